@@ -1,0 +1,70 @@
+//! SHA-256, and the two things that Semel hashes: keys and inputs.
+
+use core::fmt;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::text::{Key, Namespace};
+
+/// A SHA-256 digest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// Hashes some bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self::of_parts(&[bytes])
+    }
+
+    /// Hashes the concatenation of some parts; the caller keeps their borders unambiguous.
+    #[must_use]
+    pub fn of_parts(parts: &[&[u8]]) -> Self {
+        let mut hasher = Sha256::new();
+        for part in parts {
+            hasher.update(part);
+        }
+        Self(hasher.finalize().into())
+    }
+
+    /// Returns the digest as 64 hexadecimal digits.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        use fmt::Write as _;
+        self.0
+            .iter()
+            .fold(String::with_capacity(64), |mut text, byte| {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hex())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hex())
+    }
+}
+
+/// The hash by which a store finds an operation: namespace and key, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyHash(pub Digest);
+
+impl KeyHash {
+    /// Hashes a namespace and a key; no two pairs share their bytes, as a namespace holds no NUL.
+    #[must_use]
+    pub fn of(namespace: &Namespace, key: &Key) -> Self {
+        Self(Digest::of_parts(&[
+            namespace.as_str().as_bytes(),
+            b"\0",
+            key.as_str().as_bytes(),
+        ]))
+    }
+}

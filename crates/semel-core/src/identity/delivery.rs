@@ -1,0 +1,188 @@
+//! Delivery: whether a caller got the outcome, told from what a door saw.
+//!
+//! ```text
+//!              Written                     a proof
+//!  waiting ───────────────▶ written ─────────────────▶ delivered
+//!     │ left, or told to       │ cancelled, reset,        │ cancelled, reset
+//!     ▼ come again             ▼ not sent                 ▼
+//!   lost ◀──────────────────── ◀───────────────────────── ◀
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::call::Relation;
+use crate::ledger::Delivery;
+
+/// One call and its answer, as its door sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Exchange {
+    /// The caller waits, and nothing says that it gave up.
+    Waiting,
+    /// The answer was written completely; nobody knows whether it arrived.
+    Written {
+        /// Whether the caller has closed its side since, so that the connection proves no more.
+        closed: bool,
+    },
+    /// The answer was written completely and its receipt is proved.
+    Delivered,
+    /// The caller left without the outcome, or may have.
+    Lost,
+}
+
+/// Something that a door saw of one call and its answer.
+///
+/// A door reports what belongs to this call. On a connection that carries calls one after the
+/// other, a close or reset belongs to the newest one only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Observation {
+    /// The answer was written to its last byte, with the outcome in it.
+    Written,
+    /// An answer without the outcome was given: still in flight, or in doubt. Whoever got it comes
+    /// again to learn the outcome, and must not be taken for somebody who has it.
+    PutOff,
+    /// The answer could not be written completely.
+    NotWritten,
+    /// The caller cancelled the call.
+    Cancelled,
+    /// The caller closed its side in good order.
+    Closed,
+    /// The connection or the stream of this call was reset.
+    Reset,
+    /// The same call came again on the same connection: its caller reads what it is sent.
+    RepeatedHere,
+    /// The caller's TCP acknowledged every byte of the answer.
+    Acknowledged,
+    /// A different message of the conversation came: it went on.
+    WentOn,
+}
+
+impl Exchange {
+    /// Returns the exchange after something more was seen of it.
+    ///
+    /// Proofs count only after the answer was written: what came before it cannot have been sent
+    /// by somebody who had read it. The end of an exchange as lost is final.
+    #[must_use]
+    pub const fn after(self, observation: Observation) -> Self {
+        match observation {
+            Observation::Written => match self {
+                Self::Waiting => Self::Written { closed: false },
+                Self::Written { .. } | Self::Delivered | Self::Lost => self,
+            },
+            Observation::PutOff => match self {
+                Self::Waiting => Self::Lost,
+                Self::Written { .. } | Self::Delivered | Self::Lost => self,
+            },
+            Observation::Closed => match self {
+                Self::Waiting => Self::Lost,
+                Self::Written { .. } => Self::Written { closed: true },
+                Self::Delivered | Self::Lost => self,
+            },
+            Observation::NotWritten | Observation::Cancelled | Observation::Reset => Self::Lost,
+            Observation::RepeatedHere | Observation::Acknowledged => match self {
+                Self::Written { closed: false } => Self::Delivered,
+                Self::Written { closed: true } | Self::Waiting | Self::Delivered | Self::Lost => {
+                    self
+                }
+            },
+            Observation::WentOn => match self {
+                Self::Written { .. } => Self::Delivered,
+                Self::Waiting | Self::Delivered | Self::Lost => self,
+            },
+        }
+    }
+
+    /// Folds everything that was seen of one call, in order.
+    #[must_use]
+    pub fn of(observations: impl IntoIterator<Item = Observation>) -> Self {
+        let observations = observations.into_iter();
+        observations.fold(Self::Waiting, Self::after)
+    }
+
+    /// Returns the mark of this call alone.
+    #[must_use]
+    pub const fn delivery(self) -> Delivery {
+        match self {
+            Self::Waiting | Self::Written { .. } => Delivery::Unknown,
+            Self::Delivered => Delivery::Delivered,
+            Self::Lost => Delivery::Undelivered,
+        }
+    }
+}
+
+/// The calls that one operation stands for, as far as a door holds them.
+///
+/// Kept in memory beside the record: [`Callers::mark`] is what becomes durable. A door drops it once
+/// nobody waits and the mark is stored; kept longer, it would hide what another process stored since.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Callers {
+    exchanges: BTreeMap<CallerId, Exchange>,
+    entered: u32,
+    /// Whether a caller that another process holds may wait as well.
+    unseen: bool,
+}
+
+/// Names one call among the [`Callers`] of its operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallerId(u32);
+
+impl Callers {
+    /// Enters a call as it was judged; `None` for one that was refused and belongs to no operation.
+    ///
+    /// A retry takes the place of all that do not wait, so that one lost answer excuses one repeat
+    /// and not every later one. A call that joined stands beside the others.
+    pub fn enter(&mut self, relation: Relation) -> Option<CallerId> {
+        match relation {
+            Relation::First | Relation::IntendedRepeat => {}
+            Relation::Retry => {
+                self.exchanges
+                    .retain(|_, exchange| *exchange == Exchange::Waiting);
+                self.unseen = false;
+            }
+            Relation::Joined => self.unseen |= !self.is_waiting(),
+            Relation::Challenged => return None,
+        }
+        self.entered = self.entered.wrapping_add(1);
+        let id = CallerId(self.entered);
+        self.exchanges.insert(id, Exchange::Waiting);
+        Some(id)
+    }
+
+    /// Takes note of something that was seen of a call; a call whose place was taken is passed over.
+    pub fn see(&mut self, id: CallerId, observation: Observation) {
+        if let Some(exchange) = self.exchanges.get_mut(&id) {
+            *exchange = exchange.after(observation);
+        }
+    }
+
+    /// Says whether somebody waits here, and nothing says that they gave up.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        let mut exchanges = self.exchanges.values();
+        exchanges.any(|exchange| *exchange == Exchange::Waiting)
+    }
+
+    /// Gives the mark of the operation; `None` where no call is held here, so that the record's own
+    /// mark stands.
+    ///
+    /// It is delivered only if each call is: where two joined and one lost its answer, the next
+    /// call is that one's retry. It cannot be known to be where another process holds one of them.
+    #[must_use]
+    pub fn mark(&self) -> Option<Delivery> {
+        let marks = self.exchanges.values().map(|exchange| exchange.delivery());
+        let own = marks.reduce(less_sure)?;
+        Some(if self.unseen {
+            less_sure(own, Delivery::Unknown)
+        } else {
+            own
+        })
+    }
+}
+
+/// Returns the mark that promises less.
+const fn less_sure(left: Delivery, right: Delivery) -> Delivery {
+    match (left, right) {
+        (Delivery::Undelivered, _) | (_, Delivery::Undelivered) => Delivery::Undelivered,
+        (Delivery::Unknown, _) | (_, Delivery::Unknown) => Delivery::Unknown,
+        (Delivery::Delivered, Delivery::Delivered) => Delivery::Delivered,
+    }
+}

@@ -1,0 +1,219 @@
+//! Begin: who may act, and who may not.
+
+use super::command::Begin;
+use super::decide::write;
+use super::decision::{Decision, Event, Grant, Rejection, Reply};
+use super::lease::{Ending, Judged, judge};
+use super::record::{
+    ATTEMPTS_REMEMBERED, Attempt, AttemptKind, Fence, Operation, Record, State, Version,
+};
+use super::submit::fresh;
+use crate::policy::OnDoubt;
+use crate::time::Timestamp;
+
+pub(super) fn decide(
+    current: Option<&Record>,
+    begin: &Begin,
+    now: Timestamp,
+) -> Result<Decision, Rejection> {
+    let operation = match current {
+        None => return Ok(grant_new(begin, Version(0), Fence(0), now)),
+        Some(Record::Stub(stub)) => return Ok(grant_new(begin, stub.version, stub.fence, now)),
+        Some(Record::Tombstone(tombstone)) => {
+            return if tombstone.fingerprint == begin.spec.fingerprint {
+                Err(Rejection::Expired)
+            } else {
+                Err(Rejection::KeyReused)
+            };
+        }
+        Some(Record::Operation(operation)) => operation,
+    };
+    if operation.spec.fingerprint != begin.spec.fingerprint {
+        return Err(Rejection::KeyReused);
+    }
+    let judged = judge(operation, now, Ending::seen(operation, begin.sighting));
+    match judged.operation.state {
+        State::Pending => pending(&judged.operation, begin, now),
+        State::Running { .. } => running(&judged.operation, begin, now),
+        State::Doubtful => doubtful(judged, begin, now),
+        State::Succeeded(_) | State::Failed(_) => Ok(judged.answer(Reply::Replay)),
+        State::Dead => Err(Rejection::Dead),
+    }
+}
+
+fn pending(operation: &Operation, begin: &Begin, now: Timestamp) -> Result<Decision, Rejection> {
+    if knows(operation, begin) {
+        return Err(Rejection::Fenced);
+    }
+    let too_early = operation.run_at.is_some_and(|run_at| now < run_at);
+    if too_early || (operation.queue.is_some() && !begin.worker) {
+        return Err(Rejection::InFlight {
+            until: operation.run_at,
+        });
+    }
+    Ok(grant(
+        operation.clone(),
+        begin,
+        AttemptKind::Act,
+        vec![Event::Begun],
+        now,
+    ))
+}
+
+fn running(operation: &Operation, begin: &Begin, now: Timestamp) -> Result<Decision, Rejection> {
+    match operation.latest() {
+        // A lease that has ended is no permit, even for a holder that is seen alive.
+        Some(own) if own.id == begin.attempt && now >= own.lease_until => Err(Rejection::InDoubt {
+            own: true,
+            probe_at: None,
+        }),
+        // The reply to an earlier Begin of this very permit was lost: the same grant again.
+        Some(own) if own.id == begin.attempt => Ok(Decision::Answer(Reply::Granted(terms(own)))),
+        Some(_) | None => Err(Rejection::InFlight {
+            until: operation.lease_until(),
+        }),
+    }
+}
+
+fn doubtful(judged: Judged<'_>, begin: &Begin, now: Timestamp) -> Result<Decision, Rejection> {
+    let Judged {
+        operation,
+        mut events,
+    } = judged;
+    if operation
+        .latest()
+        .is_some_and(|own| own.id == begin.attempt)
+    {
+        return Err(Rejection::InDoubt {
+            own: true,
+            probe_at: None,
+        });
+    }
+    if knows(&operation, begin) {
+        return Err(Rejection::Fenced);
+    }
+    let held = Rejection::InDoubt {
+        own: false,
+        probe_at: None,
+    };
+    // A queued operation is its workers' to try again.
+    if operation.queue.is_some() && !begin.worker {
+        return Err(held);
+    }
+    match operation.spec.policy.on_doubt {
+        OnDoubt::Hold => Err(held),
+        OnDoubt::Retry => {
+            let window = operation.spec.policy.retry_within;
+            let in_window = operation
+                .open_since()
+                .is_some_and(|since| now < since.plus(window));
+            if !in_window || !operation.attempts_left() {
+                return Err(held);
+            }
+            events.extend([Event::DoubtWaived, Event::Begun]);
+            Ok(grant(
+                operation.into_owned(),
+                begin,
+                AttemptKind::Act,
+                events,
+                now,
+            ))
+        }
+        OnDoubt::Probe => {
+            let probe_at = probe_at(&operation);
+            if now < probe_at {
+                return Err(Rejection::InDoubt {
+                    own: false,
+                    probe_at: Some(probe_at),
+                });
+            }
+            events.push(Event::ProbeBegun);
+            Ok(grant(
+                operation.into_owned(),
+                begin,
+                AttemptKind::Probe,
+                events,
+                now,
+            ))
+        }
+    }
+}
+
+/// Returns when nothing that is in doubt can act any more, and the world has settled.
+fn probe_at(operation: &Operation) -> Timestamp {
+    let last_end = operation
+        .attempts
+        .iter()
+        .map(|attempt| attempt.lease_until)
+        .max();
+    last_end
+        .unwrap_or_default()
+        .plus(operation.spec.policy.settle_delay)
+}
+
+fn knows(operation: &Operation, begin: &Begin) -> bool {
+    operation
+        .attempts
+        .iter()
+        .any(|attempt| attempt.id == begin.attempt)
+}
+
+fn grant_new(begin: &Begin, version: Version, fence: Fence, now: Timestamp) -> Decision {
+    let operation = fresh(&begin.spec, version, fence, now);
+    grant(operation, begin, AttemptKind::Act, vec![Event::Begun], now)
+}
+
+fn grant(
+    mut next: Operation,
+    begin: &Begin,
+    kind: AttemptKind,
+    events: Vec<Event>,
+    now: Timestamp,
+) -> Decision {
+    next.fence = next.fence.next();
+    next.state = State::Running { evidence: None };
+    next.run_at = None;
+    match kind {
+        AttemptKind::Act => next.attempt = next.attempt.saturating_add(1),
+        AttemptKind::Probe => {}
+    }
+    let attempt = Attempt {
+        id: begin.attempt.clone(),
+        fence: next.fence,
+        number: next.attempt,
+        kind,
+        holder: begin.holder.clone(),
+        started_at: now,
+        lease_until: now.plus(begin.lease.length()),
+        ended_at: None,
+        verdict: None,
+        open: false,
+        error: None,
+    };
+    let reply = Reply::Granted(terms(&attempt));
+    remember(&mut next, attempt);
+    write(next, events, reply)
+}
+
+/// Adds an attempt; the oldest one beyond the limit leaves only the memory of its being open.
+fn remember(operation: &mut Operation, attempt: Attempt) {
+    while operation.attempts.len() >= ATTEMPTS_REMEMBERED {
+        let oldest = operation.attempts.remove(0);
+        if oldest.open {
+            let since = operation
+                .forgotten_open
+                .map_or(oldest.started_at, |s| s.min(oldest.started_at));
+            operation.forgotten_open = Some(since);
+        }
+    }
+    operation.attempts.push(attempt);
+}
+
+fn terms(attempt: &Attempt) -> Grant {
+    Grant {
+        kind: attempt.kind,
+        fence: attempt.fence,
+        number: attempt.number,
+        lease_until: attempt.lease_until,
+    }
+}

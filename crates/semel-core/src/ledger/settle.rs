@@ -1,0 +1,344 @@
+//! Settle: what an attempt's report does, also when it comes late or twice.
+
+use super::command::Settle;
+use super::decide::{write, write_nothing, write_stub, write_tombstone};
+use super::decision::{Decision, Event, Rejection, Reply, Reported};
+use super::lease::{Ending, Judged, judge};
+use super::record::{Attempt, AttemptKind, Operation, Record, State};
+use crate::retry::backoff;
+use crate::time::Timestamp;
+use crate::verdict::{Outcome, Verdict, VerdictKind};
+
+pub(super) fn decide(
+    current: Option<&Record>,
+    settle: &Settle,
+    now: Timestamp,
+) -> Result<Decision, Rejection> {
+    let operation = match current {
+        None => {
+            return Ok(write_nothing(
+                Event::Unplaced,
+                Reply::Refused(Rejection::NotFound),
+            ));
+        }
+        Some(Record::Stub(stub)) => {
+            return Ok(write_stub(
+                *stub,
+                Event::Unplaced,
+                Reply::Refused(Rejection::NotFound),
+            ));
+        }
+        Some(Record::Tombstone(tombstone)) => {
+            let reply = Reply::Refused(Rejection::Expired);
+            return Ok(write_tombstone(tombstone.clone(), Event::Unplaced, reply));
+        }
+        Some(Record::Operation(operation)) => operation,
+    };
+    // A report that names no attempt of this operation is fenced in every state.
+    let index = operation
+        .find(&settle.attempt, settle.fence)
+        .ok_or(Rejection::Fenced)?;
+    let Judged { operation, events } = judge(operation, now, Ending::Lease);
+    let late = !events.is_empty();
+    let report = Report {
+        next: operation.into_owned(),
+        index,
+        events,
+        late,
+        now,
+    };
+    match report.next.state.clone() {
+        State::Pending => report.in_pending(&settle.verdict),
+        State::Running { evidence } => report.in_running(&settle.verdict, evidence),
+        State::Doubtful => report.in_doubtful(&settle.verdict),
+        State::Succeeded(settled) | State::Failed(settled) => {
+            report.in_settled(&settle.verdict, settled.outcome)
+        }
+        State::Dead => report.in_dead(&settle.verdict),
+    }
+}
+
+/// A report by a known attempt, and the operation it changes.
+struct Report {
+    next: Operation,
+    /// Which of the operation's attempts speaks.
+    index: usize,
+    events: Vec<Event>,
+    late: bool,
+    now: Timestamp,
+}
+
+impl Report {
+    fn attempt(&self) -> &Attempt {
+        &self.next.attempts[self.index]
+    }
+
+    fn is_latest(&self) -> bool {
+        self.index + 1 == self.next.attempts.len()
+    }
+
+    fn in_pending(self, verdict: &Verdict) -> Result<Decision, Rejection> {
+        match verdict {
+            Verdict::Done(outcome) => self.settle_late(verdict, *outcome),
+            Verdict::NotDone { .. } => {
+                if self.is_latest() && self.attempt().verdict == Some(VerdictKind::NotDone) {
+                    return Ok(self.repeated(false));
+                }
+                self.clear_mark(verdict)
+            }
+            Verdict::Unknown { .. } => {
+                Ok(self.write(Event::Unplaced, Reply::Refused(Rejection::Fenced)))
+            }
+        }
+    }
+
+    fn in_running(
+        self,
+        verdict: &Verdict,
+        evidence: Option<Outcome>,
+    ) -> Result<Decision, Rejection> {
+        match verdict {
+            Verdict::Done(outcome) if self.is_latest() => {
+                Ok(self.settle(verdict, *outcome, evidence))
+            }
+            Verdict::Done(outcome) => self.keep_evidence(verdict, *outcome, evidence),
+            Verdict::NotDone { reject, .. } if self.is_latest() => {
+                Ok(self.release(verdict, *reject, evidence))
+            }
+            Verdict::NotDone { .. } => self.clear_mark(verdict),
+            Verdict::Unknown { .. } if self.is_latest() => Ok(self.doubt(verdict, evidence)),
+            Verdict::Unknown { .. } => Err(Rejection::Fenced),
+        }
+    }
+
+    fn in_doubtful(self, verdict: &Verdict) -> Result<Decision, Rejection> {
+        match verdict {
+            Verdict::Done(outcome) => self.settle_late(verdict, *outcome),
+            Verdict::NotDone { .. } if self.attempt().verdict == Some(VerdictKind::NotDone) => {
+                if self.is_latest() {
+                    Ok(self.repeated(false))
+                } else {
+                    Err(Rejection::Fenced)
+                }
+            }
+            Verdict::NotDone { reject, .. } if self.is_latest() => {
+                Ok(self.release(verdict, *reject, None))
+            }
+            Verdict::NotDone { .. } => self.clear_mark(verdict),
+            Verdict::Unknown { .. } if self.is_latest() && self.attempt().verdict.is_none() => {
+                Ok(self.doubt(verdict, None))
+            }
+            Verdict::Unknown { .. } => Ok(self.repeated(false)),
+        }
+    }
+
+    fn in_settled(self, verdict: &Verdict, stored: Outcome) -> Result<Decision, Rejection> {
+        let contradicts = match verdict {
+            Verdict::Done(outcome) => *outcome != stored,
+            // A stale duplicate of what this attempt said before contradicts nothing.
+            Verdict::NotDone { .. } => self.attempt().verdict != Some(VerdictKind::NotDone),
+            Verdict::Unknown { .. } => false,
+        };
+        // The first definite verdict is stored even when it agrees: unremembered, its duplicate
+        // could undo a Retry.
+        let speaks = match verdict {
+            Verdict::Done(_) | Verdict::NotDone { .. } => !self.attempt().has_spoken(),
+            Verdict::Unknown { .. } => false,
+        };
+        // The end of the lease alone may have settled it, by evidence: that is to be stored too.
+        if !contradicts && !speaks && self.events.is_empty() {
+            return Ok(self.repeated(false));
+        }
+        let mut report = self;
+        report.hear(verdict);
+        if contradicts {
+            report.events.push(Event::Conflict);
+        } else if speaks {
+            report.events.push(Event::MarkCleared);
+        }
+        let reply = report.reported(contradicts);
+        Ok(write(report.next, report.events, reply))
+    }
+
+    fn in_dead(self, verdict: &Verdict) -> Result<Decision, Rejection> {
+        match verdict {
+            Verdict::Done(outcome) => self.settle_late(verdict, *outcome),
+            Verdict::NotDone { .. } => self.clear_mark(verdict),
+            Verdict::Unknown { .. } => Err(Rejection::Fenced),
+        }
+    }
+
+    /// Remembers the verdict of the speaking attempt; its first definite one is final.
+    fn hear(&mut self, verdict: &Verdict) {
+        let now = self.now;
+        let attempt = &mut self.next.attempts[self.index];
+        if attempt.has_spoken() {
+            return;
+        }
+        let error = match verdict {
+            Verdict::Done(_) => None,
+            Verdict::NotDone { error, .. } | Verdict::Unknown { error } => error.clone(),
+        };
+        attempt.end(Some(verdict.kind()), error, now);
+    }
+
+    /// Settles by the attempt that runs.
+    fn settle(
+        mut self,
+        verdict: &Verdict,
+        outcome: Outcome,
+        evidence: Option<Outcome>,
+    ) -> Decision {
+        self.hear(verdict);
+        self.next.state = State::settled(outcome, self.now);
+        self.events.push(Event::Settled);
+        let conflict = evidence.is_some_and(|other| other != outcome);
+        if conflict {
+            self.events.push(Event::Conflict);
+        }
+        let reply = self.reported(conflict);
+        write(self.next, self.events, reply)
+    }
+
+    /// Settles by an attempt that no longer runs: a late `done` is never thrown away.
+    fn settle_late(mut self, verdict: &Verdict, outcome: Outcome) -> Result<Decision, Rejection> {
+        if self.attempt().has_spoken() {
+            return Err(Rejection::Fenced);
+        }
+        self.hear(verdict);
+        self.late = true;
+        self.next.state = State::settled(outcome, self.now);
+        self.next.run_at = None;
+        self.events.push(Event::SettledLate);
+        let reply = self.reported(false);
+        Ok(write(self.next, self.events, reply))
+    }
+
+    /// Keeps an older attempt's `done` while a newer attempt runs; the first one stays.
+    fn keep_evidence(
+        mut self,
+        verdict: &Verdict,
+        outcome: Outcome,
+        evidence: Option<Outcome>,
+    ) -> Result<Decision, Rejection> {
+        if self.attempt().has_spoken() {
+            return Err(Rejection::Fenced);
+        }
+        self.hear(verdict);
+        self.events.push(Event::EvidenceKept);
+        if evidence.is_some_and(|first| first != outcome) {
+            self.events.push(Event::Conflict);
+        }
+        self.next.state = State::Running {
+            evidence: evidence.or(Some(outcome)),
+        };
+        Ok(write(
+            self.next,
+            self.events,
+            Reply::Refused(Rejection::Fenced),
+        ))
+    }
+
+    /// Ends the latest attempt with `not_done`.
+    fn release(mut self, verdict: &Verdict, reject: bool, evidence: Option<Outcome>) -> Decision {
+        self.hear(verdict);
+        if self.attempt().kind == AttemptKind::Probe {
+            // It looked after everything in doubt could no longer act, and found nothing.
+            clear_marks(&mut self.next);
+        }
+        if let Some(outcome) = evidence {
+            return self.settle_by_evidence(outcome);
+        }
+        self.fall(reject);
+        let reply = self.reported(false);
+        write(self.next, self.events, reply)
+    }
+
+    /// Goes where an operation goes whose latest attempt did not act.
+    fn fall(&mut self, reject: bool) {
+        let (state, event) = if !reject && self.next.attempts_left() {
+            (State::Pending, Event::Released)
+        } else if self.next.open_since().is_some() {
+            (State::Doubtful, Event::Doubted)
+        } else {
+            (State::Dead, Event::Died)
+        };
+        if state == State::Pending && self.next.queue.is_some() {
+            let wait = backoff(self.next.attempt, &self.attempt().id);
+            self.next.run_at = Some(self.now.plus(wait));
+        }
+        self.next.state = state;
+        // The end of the lease may have said so already.
+        if !self.events.contains(&event) {
+            self.events.push(event);
+        }
+    }
+
+    /// Ends the latest attempt with `unknown`.
+    fn doubt(mut self, verdict: &Verdict, evidence: Option<Outcome>) -> Decision {
+        self.hear(verdict);
+        if let Some(outcome) = evidence {
+            return self.settle_by_evidence(outcome);
+        }
+        self.next.state = State::Doubtful;
+        if !self.events.contains(&Event::Doubted) {
+            self.events.push(Event::Doubted);
+        }
+        let reply = self.reported(false);
+        write(self.next, self.events, reply)
+    }
+
+    fn settle_by_evidence(mut self, outcome: Outcome) -> Decision {
+        self.next.state = State::settled(outcome, self.now);
+        self.events.push(Event::SettledLate);
+        let reply = self.reported(false);
+        write(self.next, self.events, reply)
+    }
+
+    /// Takes an older attempt's `not_done`: it can no longer be in doubt, and decides nothing else,
+    /// unless it was the last thing in doubt.
+    fn clear_mark(mut self, verdict: &Verdict) -> Result<Decision, Rejection> {
+        if self.attempt().has_spoken() {
+            return Err(Rejection::Fenced);
+        }
+        self.hear(verdict);
+        if self.next.state == State::Doubtful && self.next.open_since().is_none() {
+            self.fall(false);
+        }
+        Ok(self.write(Event::MarkCleared, Reply::Refused(Rejection::Fenced)))
+    }
+
+    fn write(mut self, event: Event, reply: Reply) -> Decision {
+        self.events.push(event);
+        write(self.next, self.events, reply)
+    }
+
+    fn repeated(&self, conflict: bool) -> Decision {
+        let state = self.next.state.kind();
+        let late = self.late;
+        Decision::Answer(Reply::Reported(Reported {
+            state,
+            repeated: true,
+            late,
+            conflict,
+        }))
+    }
+
+    fn reported(&self, conflict: bool) -> Reply {
+        let state = self.next.state.kind();
+        Reply::Reported(Reported {
+            state,
+            repeated: false,
+            late: self.late,
+            conflict,
+        })
+    }
+}
+
+/// Clears every open mark: somebody knows now that none of these attempts took effect.
+pub(super) fn clear_marks(operation: &mut Operation) {
+    operation.forgotten_open = None;
+    for attempt in &mut operation.attempts {
+        attempt.open = false;
+    }
+}

@@ -1,0 +1,29 @@
+//! The pure rules of Semel: what a retried operation may do, decided once and in one place.
+//!
+//! This crate never awaits, reads no clock, draws no randomness and does no I/O. Time, ids and
+//! chance come in as arguments, so the same inputs always give the same decisions: live, in
+//! recovery, in `verify` and in the tests.
+
+#![warn(missing_docs)]
+#![warn(clippy::wildcard_enum_match_arm)]
+
+pub mod canonical;
+pub mod clock;
+pub mod digest;
+pub mod effect;
+pub mod fingerprint;
+pub mod identity;
+pub mod ledger;
+pub mod policy;
+pub mod retry;
+pub mod text;
+pub mod time;
+pub mod verdict;
+
+pub use digest::{Digest, KeyHash};
+pub use effect::Effect;
+pub use fingerprint::{Fingerprint, Input};
+pub use policy::{Class, OnDoubt, Policy};
+pub use text::{AttemptId, Key, Label, Namespace, Note, TextError};
+pub use time::{DurationError, Lease, Retention, Timestamp};
+pub use verdict::{Outcome, Payload, Verdict, VerdictKind};

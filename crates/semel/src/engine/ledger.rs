@@ -1,0 +1,283 @@
+//! The only loop that touches the world: decide, commit, and decide again on what is really stored.
+
+use std::sync::Arc;
+
+use semel_core::ledger::{
+    Action, Command, Decision, Entry, Fence, Record, Rejection, Reply, State, decide,
+    parent_permits,
+};
+use semel_core::{Key, KeyHash, Namespace, Payload, Timestamp};
+
+use super::inject::Faults;
+use super::wait::Waiters;
+use crate::error::{Error, Refusal, Result};
+use crate::store::{Change, Commit, Current, Expected, Guard, NewPayload, Store, StoreError};
+
+/// How often a command is decided anew before it is given up: each round lost means that another
+/// command won, so only a crowd on one key comes near.
+const ROUNDS_MAX: usize = 256;
+
+/// The rules that a ledger follows: [`decide`], but for tests that must see a broken rule caught.
+pub type Rules =
+    fn(Option<&Record>, &Command, Timestamp) -> std::result::Result<Decision, Rejection>;
+
+/// The rules, the store and those who wait.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) rules: Rules,
+    pub(crate) waiters: Waiters,
+    pub(crate) faults: Faults,
+}
+
+/// Which operation a command is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) hash: KeyHash,
+    /// The key, unless it was forgotten.
+    pub(crate) key: Option<Key>,
+}
+
+impl Subject {
+    pub(crate) fn new(namespace: &Namespace, key: &Key) -> Self {
+        Self {
+            hash: KeyHash::of(namespace, key),
+            key: Some(key.clone()),
+        }
+    }
+
+    pub(crate) const fn unnamed(hash: KeyHash) -> Self {
+        Self { hash, key: None }
+    }
+
+    /// Makes the error of a refused command.
+    pub(crate) fn refused(&self, rejection: Rejection, current: &Current) -> Error {
+        let record = match current {
+            Current::Absent(_) => None,
+            Current::Stored(stored) => Some(Arc::clone(&stored.record)),
+        };
+        Error::Refused(Box::new(Refusal {
+            rejection,
+            key: self.key.clone(),
+            record,
+        }))
+    }
+}
+
+/// What a command brings besides itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Brought {
+    /// The payload of a done outcome.
+    pub(crate) payload: Option<Bytes>,
+    /// The parent that must be running with this fence.
+    pub(crate) parent: Option<(KeyHash, Fence)>,
+}
+
+/// Where the bytes of a payload are.
+#[derive(Clone, Debug)]
+pub(crate) enum Bytes {
+    Here(Vec<u8>),
+    Streamed(Fence),
+}
+
+/// A command that was carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Applied {
+    pub(crate) reply: Reply,
+    pub(crate) current: Current,
+    pub(crate) at: Timestamp,
+}
+
+/// What a command was decided on.
+enum Basis {
+    /// Something that was read.
+    Read(Current),
+    /// What the caller knows from before: no answer may rest on it.
+    Assumed(Current),
+}
+
+impl Basis {
+    const fn current(&self) -> &Current {
+        match self {
+            Self::Read(current) | Self::Assumed(current) => current,
+        }
+    }
+}
+
+impl Ledger {
+    /// Carries a command out. An answer or a refusal always rests on a record that was read.
+    pub(crate) async fn apply(
+        &self,
+        subject: &Subject,
+        assumed: Option<Current>,
+        command: &Command,
+        brought: &Brought,
+    ) -> Result<Applied> {
+        self.faults.before(command)?;
+        let applied = self
+            .decide_and_commit(subject, assumed, command, brought)
+            .await?;
+        if self.faults.repeats(command) {
+            // The caller hears the second answer, as a client whose first reply was lost does.
+            let again = self
+                .decide_and_commit(subject, None, command, brought)
+                .await;
+            self.faults.after(command)?;
+            return again;
+        }
+        self.faults.after(command)?;
+        Ok(applied)
+    }
+
+    async fn decide_and_commit(
+        &self,
+        subject: &Subject,
+        assumed: Option<Current>,
+        command: &Command,
+        brought: &Brought,
+    ) -> Result<Applied> {
+        let mut basis = match assumed {
+            Some(current) => Basis::Assumed(current),
+            None => Basis::Read(self.store.load(&subject.hash).await?),
+        };
+        for _ in 0..ROUNDS_MAX {
+            let now = self.store.now();
+            let guard = match brought.parent {
+                Some((parent, fence)) => {
+                    Some(self.guard(subject, &basis, &parent, fence, now).await?)
+                }
+                None => None,
+            };
+            let decision = (self.rules)(basis.current().record(), command, now);
+            let (answer, current) = match (decision, basis) {
+                (Ok(Decision::Write(write)), known) => {
+                    let current = known.current();
+                    let change = change(subject, current, command, *write, brought, guard, now);
+                    let (change, reply, after) = change;
+                    match self.store.commit(change).await? {
+                        Commit::Done(current) => {
+                            self.dispatch(subject, &after);
+                            (Ok(reply), current)
+                        }
+                        Commit::Conflict(current) => {
+                            basis = Basis::Read(current);
+                            continue;
+                        }
+                        Commit::GuardChanged => {
+                            basis = known;
+                            continue;
+                        }
+                    }
+                }
+                (Ok(Decision::Answer(_)) | Err(_), Basis::Assumed(_)) => {
+                    basis = Basis::Read(self.store.load(&subject.hash).await?);
+                    continue;
+                }
+                (Ok(Decision::Answer(reply)), Basis::Read(current)) => (Ok(reply), current),
+                (Err(rejection), Basis::Read(current)) => (Err(rejection), current),
+            };
+            return match answer {
+                Ok(Reply::Refused(rejection)) | Err(rejection) => {
+                    Err(subject.refused(rejection, &current))
+                }
+                Ok(reply) => Ok(Applied {
+                    reply,
+                    current,
+                    at: now,
+                }),
+            };
+        }
+        let crowd = "too many others change this operation at the same time".to_owned();
+        Err(StoreError::Unavailable(crowd).into())
+    }
+
+    /// Checks that the parent permits the child, and names the version that this rests on.
+    async fn guard(
+        &self,
+        subject: &Subject,
+        basis: &Basis,
+        parent: &KeyHash,
+        fence: Fence,
+        now: Timestamp,
+    ) -> Result<Guard> {
+        let stored = self.store.load(parent).await?;
+        parent_permits(stored.record(), fence, now)
+            .map_err(|rejection| subject.refused(rejection, basis.current()))?;
+        match stored {
+            Current::Stored(stored) => Ok(Guard {
+                place: stored.place,
+                version: stored.record.version(),
+            }),
+            Current::Absent(_) => Err(subject.refused(Rejection::Fenced, basis.current())),
+        }
+    }
+
+    fn dispatch(&self, subject: &Subject, after: &[Action]) {
+        for action in after {
+            match action {
+                Action::Wake => self.waiters.wake(&subject.hash),
+                // The sweeper looks at every lease and every waiting operation by itself.
+                Action::LookAgain(_) => {}
+            }
+        }
+    }
+}
+
+/// Makes what the store is to write.
+fn change(
+    subject: &Subject,
+    current: &Current,
+    command: &Command,
+    write: semel_core::ledger::Write,
+    brought: &Brought,
+    guard: Option<Guard>,
+    at: Timestamp,
+) -> (Change, Reply, Vec<Action>) {
+    let unplaced = current.record().is_none() && write.next.is_none();
+    let entry = Entry {
+        at,
+        unplaced: unplaced.then_some(subject.hash),
+        command: command.clone(),
+        events: write.events,
+        state: write.next.as_ref().map(Record::kind),
+        fence: write.next.as_ref().map(Record::fence).unwrap_or_default(),
+    };
+    let change = Change {
+        key: subject.hash,
+        expected: Expected::from(current),
+        payload: new_payload(current.record(), write.next.as_ref(), brought),
+        entry,
+        next: write.next.map(Arc::new),
+        guard,
+    };
+    (change, write.reply, write.after)
+}
+
+/// Says what happens to the stored payload when one record follows another.
+fn new_payload(before: Option<&Record>, after: Option<&Record>, brought: &Brought) -> NewPayload {
+    let (old, new) = (before.and_then(payload_of), after.and_then(payload_of));
+    if old == new {
+        return NewPayload::Keep;
+    }
+    match (new, &brought.payload) {
+        (None, _) => NewPayload::Erase,
+        (Some(_), Some(Bytes::Here(bytes))) => NewPayload::Bytes {
+            bytes: bytes.clone(),
+            replaces: old.is_some(),
+        },
+        (Some(_), Some(Bytes::Streamed(fence))) => NewPayload::Stream(*fence),
+        (Some(_), None) => NewPayload::Keep,
+    }
+}
+
+/// Returns the payload that a record speaks of: that of its outcome, or of evidence for one.
+pub(crate) fn payload_of(record: &Record) -> Option<Payload> {
+    match &record.operation()?.state {
+        State::Succeeded(settled) | State::Failed(settled) => settled.outcome.payload,
+        State::Running { evidence } => evidence.and_then(|outcome| outcome.payload),
+        State::Pending | State::Doubtful | State::Dead => None,
+    }
+}
+
+/// The rules that every ledger follows.
+pub(crate) const RULES: Rules = decide;

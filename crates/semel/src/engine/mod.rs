@@ -1,0 +1,530 @@
+//! The engine: what people use to make an action happen once.
+
+mod effect;
+mod finish;
+mod inject;
+mod ledger;
+mod note;
+mod operate;
+mod permit;
+mod renew;
+mod request;
+mod sweep;
+mod verify;
+mod wait;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::ledger::{
+    Begin, Command, Holder, Record, Rejection, Reply, Sighting, StateKind, Submit,
+};
+use semel_core::{AttemptId, Key, Label, Namespace, Timestamp};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+pub use self::effect::{Attempt, Completed, EffectCall, Failure, Found};
+pub use self::inject::{Fault, Point};
+pub use self::ledger::Rules;
+pub use self::operate::Operator;
+pub use self::permit::Permit;
+pub use self::request::{Request, WAIT_MAX};
+pub use self::sweep::Swept;
+pub use self::verify::{Difference, Verified};
+
+use self::finish::Finish;
+use self::ledger::{Applied, Brought, Ledger, RULES, Subject, payload_of};
+use self::renew::Renewals;
+use crate::error::{Error, Result};
+use crate::receipt::Receipt;
+use crate::store::memory::MemoryStore;
+use crate::store::sqlite::SqliteStore;
+use crate::store::{Current, Page, Query, Store, StoreError};
+
+/// Makes actions happen once. Cheap to clone; all clones share one store.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    inner: Arc<Inner>,
+    /// Ends the background tasks with the last clone.
+    _background: Arc<Background>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    ledger: Ledger,
+    renewals: Arc<Renewals>,
+    runtime: Handle,
+    holder: Option<Holder>,
+    ids: Ids,
+    cursors: std::sync::Mutex<sweep::Cursors>,
+}
+
+#[derive(Debug)]
+struct Background(Vec<AbortHandle>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// Chooses what an engine is made of.
+#[derive(Debug)]
+pub struct Builder {
+    store: Option<Arc<dyn Store>>,
+    rules: Rules,
+    sweep_every: Option<Duration>,
+    holder: Option<Holder>,
+    ids: Ids,
+}
+
+/// How often the background sweep looks, unless told otherwise.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+
+impl Builder {
+    /// Uses this store.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Sweeps this often in the background; `None` leaves it to [`Engine::sweep`].
+    #[must_use]
+    pub fn sweep_every(mut self, pause: Option<Duration>) -> Self {
+        self.sweep_every = pause;
+        self
+    }
+
+    /// Replaces the rules, so that a test can see a broken one caught. Never use it otherwise.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Takes attempt ids from here instead of from chance, so that a simulation can be repeated.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn ids(mut self, ids: Arc<dyn Fn() -> u128 + Send + Sync>) -> Self {
+        self.ids = Ids::Given(ids);
+        self
+    }
+
+    /// Speaks for another process, or for none.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn holder(mut self, holder: Option<Holder>) -> Self {
+        self.holder = holder;
+        self
+    }
+
+    /// Starts the engine and delivers what earlier processes could not store.
+    ///
+    /// # Errors
+    /// Fails when there is no store, or it does not answer.
+    pub async fn start(self) -> Result<Engine> {
+        let store = self
+            .store
+            .ok_or_else(|| Error::InvalidInput("an engine needs a store".to_owned()))?;
+        let inner = Arc::new(Inner {
+            ledger: Ledger {
+                store,
+                rules: self.rules,
+                waiters: wait::Waiters::default(),
+                faults: inject::Faults::default(),
+            },
+            renewals: Arc::new(Renewals::default()),
+            runtime: Handle::current(),
+            holder: self.holder,
+            ids: self.ids,
+            cursors: std::sync::Mutex::default(),
+        });
+        note::deliver(&inner.ledger).await?;
+        let renewals = tokio::spawn(Arc::clone(&inner.renewals).run());
+        let mut tasks = vec![renewals.abort_handle()];
+        if let Some(pause) = self.sweep_every {
+            let sweeper = sweep::run(Arc::downgrade(&inner), pause);
+            tasks.push(tokio::spawn(sweeper).abort_handle());
+        }
+        Ok(Engine {
+            inner,
+            _background: Arc::new(Background(tasks)),
+        })
+    }
+}
+
+/// What a caller that wants to begin is told.
+#[derive(Debug)]
+pub enum Admission {
+    /// Act, and say what came of it.
+    Execute(Permit),
+    /// Look up whether the doubted effect happened, touch nothing, and say what was found.
+    Probe(Permit),
+    /// It was done before: this is the answer.
+    Replay(Receipt),
+    /// Another attempt runs: come back then.
+    Wait {
+        /// When it is worth asking again.
+        retry_after: Duration,
+    },
+    /// Nobody knows whether an earlier attempt took effect.
+    InDoubt(Arc<Record>),
+}
+
+/// How long a caller is told to wait when nothing better is known.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl Engine {
+    /// Opens the store at this URL: `sqlite:PATH`, or `memory:` for tests.
+    ///
+    /// # Errors
+    /// Says why the store cannot be used.
+    pub async fn open(url: &str) -> Result<Self> {
+        let store: Arc<dyn Store> = match url.split_once(':') {
+            Some(("sqlite", path)) if !path.is_empty() => {
+                let path = path.to_owned();
+                let opened = tokio::task::spawn_blocking(move || SqliteStore::open(path)).await;
+                let opened = opened.map_err(|error| {
+                    StoreError::Unavailable(format!("opening the store was interrupted: {error}"))
+                })?;
+                Arc::new(opened?)
+            }
+            Some(("memory", "")) => Arc::new(MemoryStore::default()),
+            Some(_) | None => {
+                return Err(Error::InvalidInput(format!(
+                    "`{url}` is not a store that this version knows; use `sqlite:PATH`"
+                )));
+            }
+        };
+        Self::builder().store(store).start().await
+    }
+
+    /// Starts choosing what an engine is made of.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder {
+            store: None,
+            rules: RULES,
+            sweep_every: Some(SWEEP_EVERY),
+            holder: crate::holder::this_process(),
+            ids: Ids::Random,
+        }
+    }
+
+    /// Describes an action that is to happen once, and then runs it.
+    pub fn effect(&self, name: &str, key: Key) -> EffectCall {
+        EffectCall::new(self.clone(), Request::new(name, key))
+    }
+
+    /// Asks to carry an operation out now.
+    ///
+    /// # Errors
+    /// `key_reused`, `dead`, `expired` and `fenced` are errors; running and doubtful operations
+    /// are answers. When the store fails, nothing may be done.
+    pub async fn begin(&self, request: Request) -> Result<Admission> {
+        let deadline = Instant::now() + request.wait;
+        let spec = request.spec()?;
+        let subject = Subject::new(&request.namespace, &request.key);
+        let begin = Begin {
+            spec,
+            attempt: AttemptId::from_random(self.inner.ids.next()?),
+            lease: request.lease,
+            holder: self.inner.holder.clone(),
+            worker: false,
+            sighting: None,
+        };
+        let parent = request.parent.as_ref().map(|parent| {
+            (
+                Subject::new(&request.namespace, &parent.key).hash,
+                parent.fence,
+            )
+        });
+        let claim = Claim {
+            inner: Arc::clone(&self.inner),
+            subject,
+            begin,
+            brought: Brought {
+                payload: None,
+                parent,
+            },
+            deadline,
+        };
+        // Once sent, a claim is followed to its end: a permit that nobody takes is given back.
+        let claimed = Finish::new(self.inner.runtime.clone(), claim.run()).await?;
+        Ok(match claimed {
+            Admission::Execute(permit) => Admission::Execute(permit.hand_over()),
+            Admission::Probe(permit) => Admission::Probe(permit.hand_over()),
+            other @ (Admission::Replay(_) | Admission::Wait { .. } | Admission::InDoubt(_)) => {
+                other
+            }
+        })
+    }
+
+    /// Leaves an operation for somebody else to carry out.
+    ///
+    /// # Errors
+    /// As [`Engine::begin`]; a doubtful operation is refused too.
+    pub async fn submit(
+        &self,
+        request: Request,
+        queue: Option<Label>,
+        run_at: Option<Timestamp>,
+    ) -> Result<Receipt> {
+        let spec = request.spec()?;
+        let subject = Subject::new(&request.namespace, &request.key);
+        let command = Command::Submit(Submit {
+            spec,
+            queue,
+            run_at,
+        });
+        let applied = self
+            .inner
+            .ledger
+            .apply(&subject, None, &command, &Brought::default())
+            .await?;
+        let replayed = !matches!(applied.reply, Reply::Submitted { created: true });
+        self.inner
+            .receipt(&applied.current, replayed, None, applied.at)
+            .await
+    }
+
+    /// Loads the record of an operation.
+    ///
+    /// # Errors
+    /// Fails when the store does.
+    pub async fn load(&self, namespace: &Namespace, key: &Key) -> Result<Option<Arc<Record>>> {
+        let subject = Subject::new(namespace, key);
+        Ok(match self.inner.ledger.store.load(&subject.hash).await? {
+            Current::Absent(_) => None,
+            Current::Stored(stored) => Some(stored.record),
+        })
+    }
+
+    /// Loads the stored answer of an operation; `None` when there is none.
+    ///
+    /// # Errors
+    /// Fails when the store does, or when what it holds is not what the record speaks of.
+    pub async fn payload(&self, namespace: &Namespace, key: &Key) -> Result<Option<Vec<u8>>> {
+        let subject = Subject::new(namespace, key);
+        let current = self.inner.ledger.store.load(&subject.hash).await?;
+        self.inner.payload(&current).await
+    }
+
+    /// Lists records.
+    ///
+    /// # Errors
+    /// Fails when the store does.
+    pub async fn list(&self, query: Query) -> Result<Page> {
+        Ok(self.inner.ledger.store.list(query).await?)
+    }
+
+    /// Returns the store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.ledger.store
+    }
+
+    /// Makes the next commands of this kind fail, to test one's own steps.
+    pub fn inject_error(&self, point: Point, fault: Fault, times: u32) {
+        self.inner.ledger.faults.plan_error(point, fault, times);
+    }
+
+    /// Makes the next commands of this kind arrive twice, to test one's own steps.
+    pub fn inject_repeat(&self, point: Point, times: u32) {
+        self.inner.ledger.faults.plan_repeat(point, times);
+    }
+}
+
+impl Inner {
+    /// Loads the payload that a record speaks of and checks it.
+    async fn payload(&self, current: &Current) -> Result<Option<Vec<u8>>> {
+        let Current::Stored(stored) = current else {
+            return Ok(None);
+        };
+        let Some(payload) = payload_of(&stored.record) else {
+            return Ok(None);
+        };
+        let Some(bytes) = self.ledger.store.payload(stored.place).await? else {
+            return Ok(None);
+        };
+        if semel_core::Digest::of(&bytes) != payload.digest {
+            return Err(
+                StoreError::Corrupt("a payload does not match its digest".to_owned()).into(),
+            );
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Makes a receipt from what is stored; `own` spares loading what this call brought itself.
+    async fn receipt(
+        &self,
+        current: &Current,
+        replayed: bool,
+        own: Option<Vec<u8>>,
+        now: Timestamp,
+    ) -> Result<Receipt> {
+        let payload = match own {
+            Some(bytes) => Some(bytes),
+            None => self.payload(current).await?,
+        };
+        let record = current.record();
+        let receipt =
+            record.and_then(|record| Receipt::of(record, replayed, payload.as_deref(), now));
+        receipt.ok_or_else(|| {
+            StoreError::Corrupt("there is no record to answer from".to_owned()).into()
+        })
+    }
+}
+
+/// Where attempt ids come from.
+#[derive(Clone)]
+enum Ids {
+    Random,
+    Given(Arc<dyn Fn() -> u128 + Send + Sync>),
+}
+
+impl fmt::Debug for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ids")
+    }
+}
+
+impl Ids {
+    fn next(&self) -> Result<u128> {
+        match self {
+            Self::Given(ids) => Ok(ids()),
+            Self::Random => {
+                let mut bytes = [0; 16];
+                getrandom::fill(&mut bytes).map_err(|error| {
+                    StoreError::Unavailable(format!("the system gives no randomness: {error}"))
+                })?;
+                Ok(u128::from_le_bytes(bytes))
+            }
+        }
+    }
+}
+
+/// A claim on its way.
+struct Claim {
+    inner: Arc<Inner>,
+    subject: Subject,
+    begin: Begin,
+    brought: Brought,
+    deadline: Instant,
+}
+
+impl Claim {
+    /// Begins, waiting for a running duplicate until the deadline.
+    async fn run(mut self) -> Result<Admission> {
+        let inner = Arc::clone(&self.inner);
+        let mut pause = wait::POLL_FIRST;
+        loop {
+            let waiter = (Instant::now() < self.deadline)
+                .then(|| inner.ledger.waiters.register(self.subject.hash));
+            let notified = waiter.as_ref().map(wait::Waiter::notified);
+            let admission = self.once().await?;
+            let Admission::Wait { retry_after } = admission else {
+                return Ok(admission);
+            };
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            let Some(notified) = notified.filter(|_| !left.is_zero()) else {
+                return Ok(Admission::Wait { retry_after });
+            };
+            tokio::select! {
+                biased;
+                () = notified => {}
+                () = tokio::time::sleep(pause.min(left)) => {}
+            }
+            pause = (pause * 2).min(wait::POLL_MAX);
+        }
+    }
+
+    /// Begins once, and once more when the present holder turns out to be gone.
+    async fn once(&mut self) -> Result<Admission> {
+        let sent = Instant::now();
+        let command = Command::Begin(self.begin.clone());
+        let applied = self
+            .inner
+            .ledger
+            .apply(&self.subject, None, &command, &self.brought)
+            .await;
+        let refusal = match applied {
+            Ok(applied) => return self.admit(applied, sent).await,
+            Err(Error::Refused(refusal)) => refusal,
+            Err(other) => return Err(other),
+        };
+        match refusal.rejection {
+            Rejection::InFlight { until } => {
+                if let Some(sighting) = self.sight(refusal.record.as_deref()) {
+                    self.begin.sighting = Some(sighting);
+                    return Box::pin(self.once()).await;
+                }
+                let now = self.inner.ledger.store.now();
+                let retry_after = until.map_or(RETRY_AFTER, |until| until.since(now));
+                Ok(Admission::Wait {
+                    retry_after: retry_after.min(RETRY_AFTER),
+                })
+            }
+            Rejection::InDoubt { .. } => match refusal.record {
+                Some(record) => Ok(Admission::InDoubt(record)),
+                None => Err(Error::Refused(refusal)),
+            },
+            Rejection::KeyReused
+            | Rejection::Dead
+            | Rejection::Expired
+            | Rejection::Fenced
+            | Rejection::Refused { .. }
+            | Rejection::NotFound => Err(Error::Refused(refusal)),
+        }
+    }
+
+    /// Finds out whether the present holder is provably gone, unless that was said already.
+    fn sight(&self, record: Option<&Record>) -> Option<Sighting> {
+        let operation = record?.operation()?;
+        let attempt = operation
+            .latest()
+            .filter(|_| operation.state.kind() == StateKind::Running)?;
+        let said = self
+            .begin
+            .sighting
+            .is_some_and(|sighting| sighting.fence == attempt.fence);
+        let gone = !said && attempt.holder.as_ref().is_some_and(crate::holder::is_gone);
+        gone.then_some(Sighting {
+            fence: attempt.fence,
+            alive: false,
+        })
+    }
+
+    async fn admit(&self, applied: Applied, sent: Instant) -> Result<Admission> {
+        match applied.reply {
+            Reply::Granted(grant) => {
+                let permit = Permit::new(&self.inner, &self.begin, grant, applied.current, sent);
+                Ok(if permit.is_probe() {
+                    Admission::Probe(permit)
+                } else {
+                    Admission::Execute(permit)
+                })
+            }
+            Reply::Replay => {
+                let receipt = self
+                    .inner
+                    .receipt(&applied.current, true, None, applied.at)
+                    .await?;
+                Ok(Admission::Replay(receipt))
+            }
+            Reply::Submitted { .. }
+            | Reply::Renewed { .. }
+            | Reply::Reported(_)
+            | Reply::Ordered(_)
+            | Reply::Kept
+            | Reply::Refused(_) => {
+                let text = "a claim was answered with something else".to_owned();
+                Err(StoreError::Corrupt(text).into())
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What operators do: each command names the version that it was decided on.
+
+use semel_core::ledger::{Command, Order, Reply, Resolution, Resolve, Version};
+use semel_core::{Digest, Effect, Key, Label, Namespace, Note, Outcome, Payload};
+
+use super::Engine;
+use super::ledger::{Brought, Bytes, Subject};
+use crate::error::Result;
+use crate::receipt::Receipt;
+
+/// A person, or a program on a person's behalf, who decides about one operation.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    engine: Engine,
+    subject: Subject,
+    order: Order,
+}
+
+impl Engine {
+    /// Starts an operator's command on what was read: on another version it is refused.
+    #[must_use]
+    pub fn operator(
+        &self,
+        namespace: &Namespace,
+        key: &Key,
+        version: Version,
+        by: Label,
+    ) -> Operator {
+        Operator {
+            engine: self.clone(),
+            subject: Subject::new(namespace, key),
+            order: Order {
+                version,
+                by,
+                note: None,
+            },
+        }
+    }
+}
+
+impl Operator {
+    /// Says why.
+    #[must_use]
+    pub fn note(mut self, note: Note) -> Self {
+        self.order.note = Some(note);
+        self
+    }
+
+    /// Settles a doubt: the effect happened.
+    ///
+    /// # Errors
+    /// `fenced` on another version or in a state that has no doubt; `in_flight` while an attempt
+    /// runs.
+    pub async fn resolve_done(
+        self,
+        ok: bool,
+        effect: Effect,
+        data: Option<Vec<u8>>,
+    ) -> Result<Receipt> {
+        let payload = data.as_deref().map(|bytes| Payload {
+            digest: Digest::of(bytes),
+            size: bytes.len() as u64,
+        });
+        let resolution = Resolution::Done(Outcome {
+            ok,
+            effect,
+            payload,
+        });
+        let order = self.order.clone();
+        self.give(Command::Resolve(Resolve { order, resolution }), data)
+            .await
+    }
+
+    /// Settles a doubt: the effect did not happen.
+    ///
+    /// # Errors
+    /// As [`Operator::resolve_done`].
+    pub async fn resolve_not_done(self) -> Result<Receipt> {
+        let order = self.order.clone();
+        let resolution = Resolution::NotDone;
+        self.give(Command::Resolve(Resolve { order, resolution }), None)
+            .await
+    }
+
+    /// Gives a failed or dead operation fresh attempts.
+    ///
+    /// # Errors
+    /// `in_doubt` for a doubtful operation: resolve it first.
+    pub async fn retry(self) -> Result<Receipt> {
+        let command = Command::Retry(self.order.clone());
+        self.give(command, None).await
+    }
+
+    /// Ends an operation that was not applied.
+    ///
+    /// # Errors
+    /// `in_flight` or `in_doubt` when it may have been.
+    pub async fn cancel(self) -> Result<Receipt> {
+        let command = Command::Cancel(self.order.clone());
+        self.give(command, None).await
+    }
+
+    /// Erases a settled operation: its key may be used for something else.
+    ///
+    /// # Errors
+    /// `fenced` when it is not settled.
+    pub async fn forget(self) -> Result<()> {
+        let command = Command::Forget(self.order.clone());
+        let ledger = &self.engine.inner.ledger;
+        ledger
+            .apply(&self.subject, None, &command, &Brought::default())
+            .await?;
+        Ok(())
+    }
+
+    async fn give(self, command: Command, data: Option<Vec<u8>>) -> Result<Receipt> {
+        let inner = &self.engine.inner;
+        let brought = Brought {
+            payload: data.map(Bytes::Here),
+            parent: None,
+        };
+        let applied = inner
+            .ledger
+            .apply(&self.subject, None, &command, &brought)
+            .await?;
+        let replayed = matches!(applied.reply, Reply::Replay);
+        let mut receipt = inner
+            .receipt(&applied.current, replayed, None, applied.at)
+            .await?;
+        if let Reply::Ordered(ordered) = applied.reply {
+            receipt.previous_effect = ordered.previous_effect;
+        }
+        Ok(receipt)
+    }
+}

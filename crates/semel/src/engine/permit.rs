@@ -1,0 +1,464 @@
+//! Permits: the right to act, and the duty to say what came of it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use semel_core::ledger::{
+    AttemptKind, Begin, Command, Fence, Grant, Renew, Reply, Settle, StateKind,
+};
+use semel_core::{AttemptId, Digest, Effect, Key, Lease, Note, Outcome, Payload, Verdict};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::Inner;
+use super::ledger::{Applied, Brought, Bytes, Subject};
+use super::renew::Renewal;
+use crate::error::{Error, Result};
+use crate::receipt::Receipt;
+use crate::store::{Chunk, Current, Place, StoreError};
+
+/// The right to act once, until its deadline.
+///
+/// A permit must be ended by [`done`](Permit::done), [`failed`](Permit::failed),
+/// [`not_done`](Permit::not_done) or [`unknown`](Permit::unknown). Dropping it is a doubt: the
+/// effect may have happened, so the key is not free.
+#[derive(Debug)]
+#[must_use = "a dropped permit leaves its operation in doubt"]
+pub struct Permit {
+    held: Arc<Held>,
+    /// Whether the caller has it: before that, nothing can have been done with it.
+    handed: bool,
+    ended: bool,
+}
+
+/// What a permit, its renewal and its report share.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) subject: Subject,
+    pub(crate) key: Key,
+    pub(crate) attempt: AttemptId,
+    pub(crate) fence: Fence,
+    pub(crate) number: u32,
+    pub(crate) kind: AttemptKind,
+    pub(crate) lease: Lease,
+    state: Mutex<HeldState>,
+}
+
+#[derive(Debug)]
+struct HeldState {
+    current: Current,
+    deadline: Instant,
+    /// Whether the lease may still be renewed: not after it was lost, nor after the report.
+    renewable: bool,
+    renewal: Option<Renewal>,
+}
+
+impl Permit {
+    /// Makes a permit whose deadline counts from before the claim was sent.
+    pub(crate) fn new(
+        inner: &Arc<Inner>,
+        begin: &Begin,
+        grant: Grant,
+        current: Current,
+        sent: Instant,
+    ) -> Self {
+        let (spec, lease) = (&begin.spec, begin.lease);
+        let deadline = sent + lease.length();
+        let held = Arc::new(Held {
+            inner: Arc::clone(inner),
+            subject: Subject::new(&spec.namespace, &spec.key),
+            key: spec.key.clone(),
+            attempt: begin.attempt.clone(),
+            fence: grant.fence,
+            number: grant.number,
+            kind: grant.kind,
+            lease,
+            state: Mutex::new(HeldState {
+                current,
+                deadline,
+                renewable: true,
+                renewal: None,
+            }),
+        });
+        held.renew_again(deadline - lease.length() * 2 / 3);
+        Self {
+            held,
+            handed: false,
+            ended: false,
+        }
+    }
+
+    pub(crate) fn hand_over(mut self) -> Self {
+        self.handed = true;
+        self
+    }
+
+    /// Returns the key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.held.key
+    }
+
+    /// Returns the fence: an upstream that keeps the highest one it saw can refuse older attempts.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.held.fence
+    }
+
+    /// Returns the attempt's number, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.held.number
+    }
+
+    /// Returns the attempt's id.
+    #[must_use]
+    pub fn attempt_id(&self) -> &AttemptId {
+        &self.held.attempt
+    }
+
+    /// Says whether the permit is to look up only, and to touch nothing.
+    #[must_use]
+    pub fn is_probe(&self) -> bool {
+        self.held.kind == AttemptKind::Probe
+    }
+
+    /// Returns until when an effect may be started; it moves while the lease is renewed.
+    #[must_use]
+    pub fn deadline(&self) -> std::time::Instant {
+        self.held.deadline().into_std()
+    }
+
+    /// Says whether an effect may still be started.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        Instant::now() < self.held.deadline()
+    }
+
+    /// Renews the lease now; permits are renewed by themselves at a third of their lease.
+    ///
+    /// # Errors
+    /// `fenced` when the lease has ended: start nothing new, finish what runs, and report it.
+    pub async fn renew(&self) -> Result<()> {
+        self.held.renew().await
+    }
+
+    /// Stores the next pieces of what the action produces, before it ends.
+    ///
+    /// # Errors
+    /// Fails when the store does.
+    pub async fn append(&self, chunks: Vec<Chunk>) -> Result<()> {
+        let place = self.held.place()?;
+        Ok(self
+            .held
+            .inner
+            .ledger
+            .store
+            .append(place, self.held.fence, chunks)
+            .await?)
+    }
+
+    /// Reports that the action succeeded, with this effect and answer.
+    ///
+    /// # Errors
+    /// [`Error::Unstored`] when the store cannot take it: then the operation is in doubt.
+    pub async fn done<T: Serialize + ?Sized>(self, effect: Effect, data: &T) -> Result<Receipt> {
+        let bytes = to_json(data)?;
+        self.finish(true, effect, Some(bytes)).await
+    }
+
+    /// Reports that the action ran to its end and failed; a retry gets the same answer.
+    ///
+    /// # Errors
+    /// As [`Permit::done`].
+    pub async fn failed<T: Serialize + ?Sized>(self, effect: Effect, data: &T) -> Result<Receipt> {
+        let bytes = to_json(data)?;
+        self.finish(false, effect, Some(bytes)).await
+    }
+
+    /// Reports the end of the action with an answer of any bytes, or none.
+    ///
+    /// # Errors
+    /// As [`Permit::done`].
+    pub async fn finish(
+        self,
+        ok: bool,
+        effect: Effect,
+        payload: Option<Vec<u8>>,
+    ) -> Result<Receipt> {
+        let stored = payload.as_deref().map(|bytes| Payload {
+            digest: Digest::of(bytes),
+            size: bytes.len() as u64,
+        });
+        let verdict = Verdict::Done(Outcome {
+            ok,
+            effect,
+            payload: stored,
+        });
+        self.end(verdict, payload.map(Bytes::Here)).await
+    }
+
+    /// Reports the end of an action whose answer was stored piece by piece; `payload` is what the
+    /// pieces amount to.
+    ///
+    /// # Errors
+    /// As [`Permit::done`].
+    pub async fn finish_streamed(
+        self,
+        ok: bool,
+        effect: Effect,
+        payload: Payload,
+    ) -> Result<Receipt> {
+        let fence = self.held.fence;
+        let verdict = Verdict::Done(Outcome {
+            ok,
+            effect,
+            payload: Some(payload),
+        });
+        self.end(verdict, Some(Bytes::Streamed(fence))).await
+    }
+
+    /// Reports that the action provably did not happen: it is safe to try again.
+    ///
+    /// # Errors
+    /// As [`Permit::done`].
+    pub async fn not_done(self, error: impl ToString) -> Result<Receipt> {
+        let error = Note::from_lossy(&error.to_string());
+        self.end(
+            Verdict::NotDone {
+                reject: false,
+                error,
+            },
+            None,
+        )
+        .await
+    }
+
+    /// Reports that the action did not happen and never will: the operation is dead.
+    ///
+    /// # Errors
+    /// As [`Permit::done`].
+    pub async fn reject(self, error: impl ToString) -> Result<Receipt> {
+        let error = Note::from_lossy(&error.to_string());
+        self.end(
+            Verdict::NotDone {
+                reject: true,
+                error,
+            },
+            None,
+        )
+        .await
+    }
+
+    /// Reports that nobody can tell what happened: a probe or a person resolves it.
+    ///
+    /// # Errors
+    /// As [`Permit::done`].
+    pub async fn unknown(self, error: impl ToString) -> Result<Receipt> {
+        let error = Note::from_lossy(&error.to_string());
+        self.end(Verdict::Unknown { error }, None).await
+    }
+
+    async fn end(mut self, verdict: Verdict, payload: Option<Bytes>) -> Result<Receipt> {
+        self.ended = true;
+        let held = Arc::clone(&self.held);
+        let report = async move { held.report(verdict, payload).await };
+        // Once begun, a report is finished even when the caller goes away.
+        super::finish::Finish::new(self.held.inner.runtime.clone(), report).await
+    }
+}
+
+fn to_json<T: Serialize + ?Sized>(data: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(data).map_err(|error| {
+        Error::InvalidInput(format!("the answer cannot be written as JSON: {error}"))
+    })
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let verdict = if self.handed {
+            Verdict::Unknown {
+                error: Note::from_lossy("the permit was dropped"),
+            }
+        } else {
+            // The caller went away before it got the permit: nothing was done with it.
+            Verdict::NotDone {
+                reject: false,
+                error: Note::from_lossy("the caller went away"),
+            }
+        };
+        let held = Arc::clone(&self.held);
+        // If the runtime is gone too, the lease runs out, and that is the same doubt later.
+        self.held
+            .inner
+            .runtime
+            .spawn(async move { held.report(verdict, None).await });
+    }
+}
+
+/// The first pause before a failed report is tried again, and the longest.
+const RETRY_FIRST: Duration = Duration::from_millis(20);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+
+impl Held {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HeldState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.lock().deadline
+    }
+
+    /// Says when the lease is to be renewed next; `None` when it is not.
+    pub(crate) fn renew_at(&self) -> Option<Instant> {
+        let state = self.lock();
+        state
+            .renewable
+            .then(|| state.deadline - self.lease.length() * 2 / 3)
+    }
+
+    /// Plans the next renewal, unless the permit has ended.
+    pub(crate) fn renew_again(self: &Arc<Self>, at: Instant) {
+        let mut state = self.lock();
+        if state.renewable {
+            state.renewal = Some(self.inner.renewals.add(at, self));
+        }
+    }
+
+    fn stop_renewing(&self) {
+        let mut state = self.lock();
+        state.renewable = false;
+        if let Some(renewal) = state.renewal.take() {
+            self.inner.renewals.remove(renewal);
+        }
+    }
+
+    fn place(&self) -> Result<Place> {
+        match &self.lock().current {
+            Current::Stored(stored) => Ok(stored.place),
+            Current::Absent(_) => {
+                Err(StoreError::Corrupt("a claimed operation is not there".to_owned()).into())
+            }
+        }
+    }
+
+    pub(crate) async fn renew(&self) -> Result<()> {
+        let sent = Instant::now();
+        let (attempt, fence, lease) = (self.attempt.clone(), self.fence, self.lease);
+        let command = Command::Renew(Renew {
+            attempt,
+            fence,
+            lease,
+        });
+        let renewed = self.apply(&command, &Brought::default()).await;
+        let mut state = self.lock();
+        match renewed {
+            Ok(Applied {
+                reply: Reply::Renewed { .. },
+                current,
+                ..
+            }) => {
+                state.deadline = state.deadline.max(sent + self.lease.length());
+                state.current = current;
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                if error.rejection().is_some() {
+                    state.renewable = false;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn apply(&self, command: &Command, brought: &Brought) -> Result<Applied> {
+        let assumed = self.lock().current.clone();
+        self.inner
+            .ledger
+            .apply(&self.subject, Some(assumed), command, brought)
+            .await
+    }
+
+    /// Reports a verdict, again and again while the lease lasts if the store fails.
+    async fn report(self: Arc<Self>, verdict: Verdict, payload: Option<Bytes>) -> Result<Receipt> {
+        let command = Command::Settle(Settle {
+            attempt: self.attempt.clone(),
+            fence: self.fence,
+            verdict,
+        });
+        let brought = Brought {
+            payload,
+            parent: None,
+        };
+        let mut pause = RETRY_FIRST;
+        let failure = loop {
+            match self.apply(&command, &brought).await {
+                Ok(applied) => {
+                    self.stop_renewing();
+                    return self.receipt(&applied, &brought).await;
+                }
+                Err(Error::Store(
+                    failure @ (StoreError::Unavailable(_) | StoreError::Unknown(_)),
+                )) => {
+                    if Instant::now() + pause >= self.deadline() {
+                        break failure;
+                    }
+                }
+                Err(Error::Store(failure)) => break failure,
+                Err(other) => {
+                    self.stop_renewing();
+                    return self.fenced(other).await;
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY_MAX);
+        };
+        self.stop_renewing();
+        let noted = super::note::keep(&*self.inner.ledger.store, &self.subject, &command, &brought);
+        let payload = match brought.payload {
+            Some(Bytes::Here(bytes)) => Some(bytes),
+            Some(Bytes::Streamed(_)) | None => None,
+        };
+        Err(Error::Unstored {
+            payload,
+            noted: noted.is_ok(),
+            source: failure,
+        })
+    }
+
+    /// Answers from what the store said, never from what this process holds in memory.
+    async fn receipt(&self, applied: &Applied, brought: &Brought) -> Result<Receipt> {
+        let (conflict, repeated) = match &applied.reply {
+            Reply::Reported(reported) => (reported.conflict, reported.repeated),
+            _ => (false, false),
+        };
+        let own = match &brought.payload {
+            Some(Bytes::Here(bytes)) if !conflict && !repeated => Some(bytes.clone()),
+            Some(_) | None => None,
+        };
+        self.inner
+            .receipt(&applied.current, conflict, own, applied.at)
+            .await
+    }
+
+    /// A refused report is answered with the stored outcome, if there is one.
+    async fn fenced(&self, error: Error) -> Result<Receipt> {
+        let Error::Refused(refusal) = &error else {
+            return Err(error);
+        };
+        let settled = refusal.record.as_ref().is_some_and(|record| {
+            matches!(record.kind(), StateKind::Succeeded | StateKind::Failed)
+        });
+        if !settled {
+            return Err(error);
+        }
+        let current = self.inner.ledger.store.load(&self.subject.hash).await?;
+        let now = self.inner.ledger.store.now();
+        self.inner.receipt(&current, true, None, now).await
+    }
+}

@@ -1,0 +1,210 @@
+//! What a caller says about an operation.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::ledger::{Fence, Parent, Spec};
+use semel_core::{
+    Class, Fingerprint, Input, Key, Label, Lease, Namespace, OnDoubt, Policy, Retention, TextError,
+};
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+/// Describes one logical action: what it is called, which key it has, what it is given.
+#[derive(Clone, Debug)]
+pub struct Request {
+    name: std::result::Result<Label, TextError>,
+    pub(crate) key: Key,
+    pub(crate) namespace: Namespace,
+    input: InputBytes,
+    class: Class,
+    on_doubt: Option<OnDoubt>,
+    max_attempts: Option<NonZeroU32>,
+    retry_within: Duration,
+    settle_delay: Duration,
+    retention: Retention,
+    pub(crate) lease: Lease,
+    pub(crate) wait: Duration,
+    pub(crate) parent: Option<Parent>,
+    door: Option<Label>,
+    refused: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+enum InputBytes {
+    None,
+    Json(Vec<u8>),
+    Bytes(Vec<u8>),
+}
+
+/// The longest that a caller may wait for another one's attempt.
+pub const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Request {
+    /// Starts the description of an action.
+    #[must_use]
+    pub fn new(name: &str, key: Key) -> Self {
+        Self {
+            name: Label::new(name),
+            key,
+            namespace: Namespace::default(),
+            input: InputBytes::None,
+            class: Class::Unsafe,
+            on_doubt: None,
+            max_attempts: None,
+            retry_within: Policy::RETRY_WITHIN,
+            settle_delay: Duration::ZERO,
+            retention: Retention::DEFAULT,
+            lease: Lease::DEFAULT,
+            wait: Duration::ZERO,
+            parent: None,
+            door: None,
+            refused: None,
+        }
+    }
+
+    /// Puts the key behind a wall.
+    #[must_use]
+    pub fn namespace(mut self, namespace: Namespace) -> Self {
+        self.namespace = namespace;
+        self
+    }
+
+    /// Gives the action an input: the same key with another input is refused.
+    #[must_use]
+    pub fn input<T: Serialize + ?Sized>(mut self, input: &T) -> Self {
+        match serde_json::to_vec(input) {
+            Ok(json) => self.input = InputBytes::Json(json),
+            Err(error) => {
+                self.refused = Some(format!("the input cannot be written as JSON: {error}"))
+            }
+        }
+        self
+    }
+
+    /// Gives the action an input that is JSON text already.
+    #[must_use]
+    pub fn input_json(mut self, json: &[u8]) -> Self {
+        self.input = InputBytes::Json(json.to_vec());
+        self
+    }
+
+    /// Gives the action an input that is compared byte for byte.
+    #[must_use]
+    pub fn input_bytes(mut self, bytes: &[u8]) -> Self {
+        self.input = InputBytes::Bytes(bytes.to_vec());
+        self
+    }
+
+    /// Says what repeating the action would do.
+    #[must_use]
+    pub fn class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// Says what happens when the operation is in doubt.
+    #[must_use]
+    pub fn on_doubt(mut self, on_doubt: OnDoubt) -> Self {
+        self.on_doubt = Some(on_doubt);
+        self
+    }
+
+    /// Limits the attempts.
+    #[must_use]
+    pub fn max_attempts(mut self, limit: NonZeroU32) -> Self {
+        self.max_attempts = Some(limit);
+        self
+    }
+
+    /// Limits how long a doubt may be retried.
+    #[must_use]
+    pub fn retry_within(mut self, window: Duration) -> Self {
+        self.retry_within = window;
+        self
+    }
+
+    /// Lets the world settle before a probe looks.
+    #[must_use]
+    pub fn settle_delay(mut self, delay: Duration) -> Self {
+        self.settle_delay = delay;
+        self
+    }
+
+    /// Limits how long the answer is kept.
+    #[must_use]
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// Limits how long an attempt may be silent; it is renewed while the permit lives.
+    #[must_use]
+    pub fn lease(mut self, lease: Lease) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Waits up to this long for another caller's attempt, at most [`WAIT_MAX`].
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait.min(WAIT_MAX);
+        self
+    }
+
+    /// Makes this a step of another operation: it begins only while that one runs with this fence.
+    #[must_use]
+    pub fn parent(mut self, key: Key, fence: Fence) -> Self {
+        self.parent = Some(Parent {
+            root: key.clone(),
+            key,
+            fence,
+        });
+        self
+    }
+
+    /// Names the way in.
+    #[must_use]
+    pub fn door(mut self, door: Label) -> Self {
+        self.door = Some(door);
+        self
+    }
+
+    /// Makes what the ledger stores of this request.
+    pub(crate) fn spec(&self) -> Result<Arc<Spec>> {
+        if let Some(refused) = &self.refused {
+            return Err(Error::InvalidInput(refused.clone()));
+        }
+        let name = self
+            .name
+            .clone()
+            .map_err(|error| Error::InvalidInput(error.to_string()))?;
+        let input = match &self.input {
+            InputBytes::None => Input::None,
+            InputBytes::Json(json) => Input::Json(json),
+            InputBytes::Bytes(bytes) => Input::Bytes(bytes),
+        };
+        let ordinary = Policy::direct(self.class);
+        Ok(Arc::new(Spec {
+            namespace: self.namespace.clone(),
+            key: self.key.clone(),
+            client_key: None,
+            fingerprint: Fingerprint::of(&name, input)?,
+            name,
+            policy: Policy {
+                on_doubt: self.on_doubt.unwrap_or(ordinary.on_doubt),
+                max_attempts: self.max_attempts,
+                retry_within: self.retry_within,
+                settle_delay: self.settle_delay,
+                retention: self.retention,
+                ..ordinary
+            },
+            door: self.door.clone(),
+            principal: None,
+            parent: self.parent.clone(),
+            occurrence: 1,
+        }))
+    }
+}

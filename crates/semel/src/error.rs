@@ -1,0 +1,158 @@
+//! What can go wrong, with a stable code, a hint and whether trying again can help.
+
+use std::fmt;
+use std::sync::Arc;
+
+use semel_core::ledger::{Record, Rejection};
+use semel_core::{DurationError, Key, TextError, canonical};
+
+use crate::receipt::Receipt;
+use crate::store::StoreError;
+
+/// What the library answers.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Says why an operation was not carried out, or what it came to instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The ledger refused the command.
+    #[error("{0}")]
+    Refused(Box<Refusal>),
+    /// The operation was carried out and failed; a retry gets the same answer.
+    #[error("{}: the operation failed: {}", .0.key, .0.failure_text())]
+    Failed(Box<Receipt>),
+    /// The action did not run to its end; the receipt says what that means for the operation.
+    #[error("{}: {source} (the operation is {})", .receipt.key, .receipt.state)]
+    Interrupted {
+        /// Where the operation stands now.
+        receipt: Box<Receipt>,
+        /// What went wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The action ended, but its outcome could not be stored: the operation is in doubt.
+    #[error("the outcome could not be stored ({source}); {}", if *.noted { "a note keeps it until the store is back" } else { "the operation is in doubt" })]
+    Unstored {
+        /// What the action answered.
+        payload: Option<Vec<u8>>,
+        /// Whether a note keeps the outcome until the store is opened again.
+        noted: bool,
+        /// Why.
+        source: StoreError,
+    },
+    /// The key breaks its rule.
+    #[error(transparent)]
+    InvalidKey(TextError),
+    /// Some other input breaks its rule.
+    #[error("{0}")]
+    InvalidInput(String),
+    /// The stored answer is not of the type that was asked for.
+    #[error("the stored answer cannot be read as the type that was asked for: {0}")]
+    Unreadable(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A refused command, and what is stored.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// Why.
+    pub rejection: Rejection,
+    /// The key, unless it was forgotten.
+    pub key: Option<Key>,
+    /// The record that the refusal rests on.
+    pub record: Option<Arc<Record>>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            Some(key) => write!(f, "{key}: {}", self.rejection),
+            None => self.rejection.fmt(f),
+        }
+    }
+}
+
+impl Error {
+    /// Returns the stable code.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => refusal.rejection.code(),
+            Self::Failed(_) => "failed",
+            Self::Interrupted { receipt, .. } => match receipt.state {
+                "doubtful" => "in_doubt",
+                "dead" => "dead",
+                _ => "not_done",
+            },
+            Self::Unstored { .. } => "in_doubt",
+            Self::InvalidKey(_) => "invalid_key",
+            Self::InvalidInput(_) => "invalid_input",
+            Self::Unreadable(_) | Self::Store(StoreError::Corrupt(_)) => "internal",
+            Self::Store(StoreError::TooLarge { .. }) => "too_large",
+            Self::Store(
+                StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Refused(_),
+            ) => "store_unavailable",
+        }
+    }
+
+    /// Says whether the same call may succeed later without anybody doing anything.
+    #[must_use]
+    pub fn retryable(&self) -> bool {
+        matches!(self.code(), "in_flight" | "store_unavailable" | "not_done")
+    }
+
+    /// Returns what to do next.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self.code() {
+            "in_flight" => Some("wait for the running attempt, or ask again later"),
+            "in_doubt" => Some("find out whether the effect happened, then resolve the operation"),
+            "key_reused" => {
+                Some("use a new key for a new action, or repeat the first input exactly")
+            }
+            "dead" => Some("retry the operation once its cause is mended, or cancel it"),
+            "expired" => Some("use a new key if the action shall happen again"),
+            "fenced" => Some("read the operation again and decide on what it says now"),
+            "store_unavailable" => {
+                Some("check that the store's disk is there, writable and not full")
+            }
+            "internal" => Some("run `semel verify` and restore from a backup if it finds damage"),
+            _ => None,
+        }
+    }
+
+    /// Returns the refusal, if it is one.
+    #[must_use]
+    pub fn rejection(&self) -> Option<Rejection> {
+        match self {
+            Self::Refused(refusal) => Some(refusal.rejection),
+            Self::Failed(_)
+            | Self::Interrupted { .. }
+            | Self::Unstored { .. }
+            | Self::InvalidKey(_)
+            | Self::InvalidInput(_)
+            | Self::Unreadable(_)
+            | Self::Store(_) => None,
+        }
+    }
+}
+
+impl From<TextError> for Error {
+    fn from(error: TextError) -> Self {
+        Self::InvalidKey(error)
+    }
+}
+
+impl From<canonical::Error> for Error {
+    fn from(error: canonical::Error) -> Self {
+        Self::InvalidInput(format!("the input is not JSON with one meaning: {error}"))
+    }
+}
+
+impl From<DurationError> for Error {
+    fn from(error: DurationError) -> Self {
+        Self::InvalidInput(error.to_string())
+    }
+}

@@ -1,0 +1,45 @@
+//! Makes what agents do happen once.
+//!
+//! Agents retry: on timeouts, crashes, lost replies and races. An [`Engine`] keeps a ledger of
+//! operations, so that a retried one takes effect once and every attempt gets a [`Receipt`]. Where
+//! nobody can know what happened, the operation is *in doubt*: visible, held, and settled by a
+//! probe or a person, never guessed.
+//!
+//! ```
+//! # async fn example() -> Result<(), semel::Error> {
+//! use semel::{Engine, Key};
+//!
+//! let engine = Engine::open("memory:").await?;
+//! for _ in 0..2 {
+//!     let order = engine
+//!         .effect("create-order", Key::new("order-7")?)
+//!         .input(&serde_json::json!({"amount": 100}))
+//!         .run(|_attempt| async { Ok(42) }) // runs the first time only
+//!         .await?;
+//!     assert_eq!(order.value, 42);
+//! }
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
+//! ```
+
+#![warn(missing_docs)]
+
+pub mod clock;
+mod engine;
+mod error;
+pub mod holder;
+mod receipt;
+pub mod store;
+
+pub use engine::{
+    Admission, Attempt, Builder, Completed, Difference, EffectCall, Engine, Failure, Fault, Found,
+    Operator, Permit, Point, Request, Rules, Swept, Verified, WAIT_MAX,
+};
+pub use error::{Error, Refusal, Result};
+pub use receipt::Receipt;
+pub use semel_core as core;
+pub use semel_core::{
+    AttemptId, Class, Effect, Fingerprint, Key, Label, Lease, Namespace, Note, OnDoubt, Outcome,
+    Payload, Policy, Retention, Timestamp,
+};

@@ -1,0 +1,294 @@
+//! A store in memory, for tests: the plainest thing that keeps the contract.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use semel_core::clock::{Reading, Stamp, judge};
+use semel_core::ledger::{Fence, Record};
+use semel_core::{KeyHash, Timestamp};
+
+use super::{
+    AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, NewPayload, PAGE_MAX,
+    PAYLOAD_MAX, Page, Pending, Place, Query, Result, Store, StoreError, Stored,
+};
+use crate::clock::{Clock, SystemClock};
+
+/// Keeps everything in memory; nothing survives the process.
+#[derive(Debug)]
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    places: BTreeMap<KeyHash, Place>,
+    rows: BTreeMap<Place, Row>,
+    chunks: BTreeMap<(Place, Fence), Vec<Chunk>>,
+    log: Vec<Logged>,
+    stamp: Option<Stamp>,
+    mark: Option<Stamp>,
+}
+
+#[derive(Debug)]
+struct Row {
+    record: Arc<Record>,
+    payload: Option<Held>,
+}
+
+#[derive(Debug)]
+enum Held {
+    Bytes(Vec<u8>),
+    Stream(Fence),
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock::new()))
+    }
+}
+
+impl MemoryStore {
+    /// Makes an empty store with this clock.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn seq(&self) -> u64 {
+        self.log.len() as u64
+    }
+
+    fn current(&self, place: Option<Place>) -> Current {
+        match place.and_then(|place| Some((place, self.rows.get(&place)?))) {
+            None => Current::Absent(AbsentAsOf(self.seq())),
+            Some((place, row)) => Current::Stored(Stored {
+                record: Arc::clone(&row.record),
+                place,
+            }),
+        }
+    }
+
+    fn commit(&mut self, change: Change, stamp: Stamp) -> Result<Commit> {
+        if let NewPayload::Bytes { bytes, .. } = &change.payload
+            && bytes.len() > PAYLOAD_MAX
+        {
+            let (size, limit) = (bytes.len(), PAYLOAD_MAX);
+            return Err(StoreError::TooLarge {
+                what: "the payload",
+                size,
+                limit,
+            });
+        }
+        if let Some(guard) = change.guard
+            && self.rows.get(&guard.place).map(|row| row.record.version()) != Some(guard.version)
+        {
+            return Ok(Commit::GuardChanged);
+        }
+        let place = match change.expected {
+            Expected::Absent(_) => self.places.get(&change.key).copied(),
+            Expected::Version(place, _) => Some(place),
+        };
+        let current = self.current(place);
+        let as_expected = match (&change.expected, &current) {
+            (Expected::Absent(_), Current::Absent(_)) => true,
+            (Expected::Version(_, version), Current::Stored(stored)) => {
+                stored.record.version() == *version
+            }
+            (Expected::Absent(_), Current::Stored(_))
+            | (Expected::Version(..), Current::Absent(_)) => false,
+        };
+        if !as_expected {
+            return Ok(Commit::Conflict(current));
+        }
+        let seq = self.seq() + 1;
+        let place = place
+            .filter(|_| current.record().is_some())
+            .unwrap_or(Place(seq));
+        self.store(place, &change.key, change.next, change.payload);
+        let placed = self.rows.contains_key(&place).then_some(place);
+        self.log.push(Logged {
+            seq,
+            place: placed,
+            entry: change.entry,
+        });
+        self.stamp = Some(stamp);
+        Ok(Commit::Done(self.current(placed)))
+    }
+
+    fn store(
+        &mut self,
+        place: Place,
+        key: &KeyHash,
+        next: Option<Arc<Record>>,
+        payload: NewPayload,
+    ) {
+        let Some(record) = next else {
+            self.rows.remove(&place);
+            self.places.remove(key);
+            self.chunks.retain(|(of, _), _| *of != place);
+            return;
+        };
+        let old = self.rows.remove(&place).and_then(|row| row.payload);
+        let payload = match payload {
+            NewPayload::Keep => old,
+            NewPayload::Bytes { bytes, .. } => Some(Held::Bytes(bytes)),
+            NewPayload::Stream(fence) => Some(Held::Stream(fence)),
+            NewPayload::Erase => {
+                self.chunks.retain(|(of, _), _| *of != place);
+                None
+            }
+        };
+        self.rows.insert(place, Row { record, payload });
+        self.places.insert(*key, place);
+    }
+
+    fn payload(&self, place: Place) -> Option<Vec<u8>> {
+        match self.rows.get(&place)?.payload.as_ref()? {
+            Held::Bytes(bytes) => Some(bytes.clone()),
+            Held::Stream(fence) => {
+                let chunks = self.chunks.get(&(place, *fence));
+                Some(
+                    chunks
+                        .into_iter()
+                        .flatten()
+                        .flat_map(|chunk| chunk.bytes.clone())
+                        .collect(),
+                )
+            }
+        }
+    }
+
+    fn list(&self, query: &Query) -> Page {
+        let limit = query.limit.clamp(1, PAGE_MAX);
+        let rows: Box<dyn Iterator<Item = (&Place, &Row)>> = if query.oldest_first {
+            Box::new(
+                self.rows
+                    .range((query.cursor.map_or(Unbounded, Excluded), Unbounded)),
+            )
+        } else {
+            Box::new(
+                self.rows
+                    .range((Unbounded, query.cursor.map_or(Unbounded, Excluded)))
+                    .rev(),
+            )
+        };
+        let mut wanted = rows
+            .filter(|(_, row)| query.matches(&row.record))
+            .map(|(place, row)| Stored {
+                record: Arc::clone(&row.record),
+                place: *place,
+            });
+        let items: Vec<Stored> = wanted.by_ref().take(limit).collect();
+        let next = wanted
+            .next()
+            .and_then(|_| items.last())
+            .map(|stored| stored.place);
+        Page { items, next }
+    }
+}
+
+impl Store for MemoryStore {
+    fn now(&self) -> Timestamp {
+        judge(self.state().stamp.as_ref(), &self.clock.read())
+    }
+
+    fn reading(&self) -> Reading {
+        self.clock.read()
+    }
+
+    fn load<'a>(&'a self, key: &'a KeyHash) -> Pending<'a, Result<Current>> {
+        Box::pin(async move {
+            let state = self.state();
+            Ok(state.current(state.places.get(key).copied()))
+        })
+    }
+
+    fn load_at(&self, place: Place) -> Pending<'_, Result<Option<Stored>>> {
+        Box::pin(async move {
+            Ok(match self.state().current(Some(place)) {
+                Current::Absent(_) => None,
+                Current::Stored(stored) => Some(stored),
+            })
+        })
+    }
+
+    fn commit(&self, change: Change) -> Pending<'_, Result<Commit>> {
+        Box::pin(async move {
+            let (at, reading) = (self.now(), self.clock.read());
+            let stamp = Stamp {
+                at,
+                boot: reading.boot,
+                uptime: reading.uptime,
+            };
+            self.state().commit(change, stamp)
+        })
+    }
+
+    fn payload(&self, place: Place) -> Pending<'_, Result<Option<Vec<u8>>>> {
+        Box::pin(async move { Ok(self.state().payload(place)) })
+    }
+
+    fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Pending<'_, Result<()>> {
+        Box::pin(async move {
+            self.state()
+                .chunks
+                .entry((place, fence))
+                .or_default()
+                .extend(chunks);
+            Ok(())
+        })
+    }
+
+    fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
+        Box::pin(async move {
+            Ok(self
+                .state()
+                .chunks
+                .get(&(place, fence))
+                .cloned()
+                .unwrap_or_default())
+        })
+    }
+
+    fn list(&self, query: Query) -> Pending<'_, Result<Page>> {
+        Box::pin(async move { Ok(self.state().list(&query)) })
+    }
+
+    fn log(&self, after: u64, limit: usize) -> Pending<'_, Result<Vec<Logged>>> {
+        Box::pin(async move {
+            let start = usize::try_from(after).unwrap_or(usize::MAX);
+            let log = &self.state().log;
+            let page = log.iter().skip(start).take(limit.clamp(1, PAGE_MAX));
+            Ok(page.cloned().collect())
+        })
+    }
+
+    fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>> {
+        Box::pin(async move {
+            let mut state = self.state();
+            let stored = state.mark;
+            state.mark = next.or(stored);
+            Ok(stored)
+        })
+    }
+
+    fn notes(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn tidy(&self) -> Pending<'_, Result<bool>> {
+        Box::pin(async { Ok(false) })
+    }
+}

@@ -1,0 +1,317 @@
+//! Where records live. A store never decides: it loads and commits by compare-and-swap.
+
+#[doc(hidden)]
+pub mod group;
+pub mod memory;
+pub mod sqlite;
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use semel_core::clock::{Reading, Stamp};
+use semel_core::ledger::{Entry, Fence, Record, StateKind, Version};
+use semel_core::{Key, KeyHash, Namespace, Timestamp};
+
+/// An answer that may take a while.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a store answers.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// The most records that one `list` or `log` call returns.
+pub const PAGE_MAX: usize = 1_000;
+
+/// The largest payload that is stored in one piece; longer answers are streamed in chunks.
+pub const PAYLOAD_MAX: usize = 16 * 1024 * 1024;
+
+/// Keeps records, payloads and the log.
+///
+/// The trait is used as `Arc<dyn Store>` and is not meant to be implemented outside this crate and
+/// its tests: it may change in any release.
+pub trait Store: Send + Sync + Debug {
+    /// Returns the present time, by which leases are judged.
+    fn now(&self) -> Timestamp;
+
+    /// Returns the machine's clocks, by which retention is judged.
+    fn reading(&self) -> Reading;
+
+    /// Loads what is stored under a key.
+    fn load<'a>(&'a self, key: &'a KeyHash) -> Pending<'a, Result<Current>>;
+
+    /// Loads the record that lies at a place.
+    fn load_at(&self, place: Place) -> Pending<'_, Result<Option<Stored>>>;
+
+    /// Commits one change if what it was decided on is still what is stored.
+    ///
+    /// The answer is given after the change is durable. Dropping the future does not take the
+    /// change back.
+    fn commit(&self, change: Change) -> Pending<'_, Result<Commit>>;
+
+    /// Loads the payload of a settled operation; `None` when there is none, or it was erased.
+    fn payload<'a>(&'a self, place: Place) -> Pending<'a, Result<Option<Vec<u8>>>>;
+
+    /// Stores the next pieces of a stream that an attempt produces.
+    fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Pending<'_, Result<()>>;
+
+    /// Loads the pieces of a stream, in the order in which they were stored.
+    fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>>;
+
+    /// Lists records.
+    fn list(&self, query: Query) -> Pending<'_, Result<Page>>;
+
+    /// Reads the log forward from a number.
+    fn log(&self, after: u64, limit: usize) -> Pending<'_, Result<Vec<Logged>>>;
+
+    /// Reads the mark of the last retention sweep and writes the next one.
+    fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>>;
+
+    /// Returns a directory beside the store where notes of unstored outcomes can wait.
+    fn notes(&self) -> Option<PathBuf>;
+
+    /// Puts what is spread over the store in order, in a bounded slice; returns whether more is
+    /// left to do.
+    fn tidy(&self) -> Pending<'_, Result<bool>>;
+}
+
+/// What is stored under a key.
+#[derive(Clone, Debug)]
+pub enum Current {
+    /// Nothing.
+    Absent(AbsentAsOf),
+    /// A record.
+    Stored(Stored),
+}
+
+/// Proves up to which number of the log nothing was stored under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct AbsentAsOf(pub u64);
+
+/// A stored record and where it lies.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The record.
+    pub record: Arc<Record>,
+    /// Where it lies in its store.
+    pub place: Place,
+}
+
+/// Where a record lies in its store: the number of its first log entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(pub u64);
+
+impl Current {
+    /// Returns the record, if there is one.
+    #[must_use]
+    pub fn record(&self) -> Option<&Record> {
+        match self {
+            Self::Absent(_) => None,
+            Self::Stored(stored) => Some(&stored.record),
+        }
+    }
+}
+
+/// One accepted command and what it leads to.
+#[derive(Debug)]
+pub struct Change {
+    /// The hash of namespace and key.
+    pub key: KeyHash,
+    /// What the change was decided on.
+    pub expected: Expected,
+    /// What the log is to remember.
+    pub entry: Entry,
+    /// The record from now on.
+    pub next: Option<Arc<Record>>,
+    /// The new payload, if the command brought one.
+    pub payload: NewPayload,
+    /// Another record that must not have changed: the parent that permits this child.
+    pub guard: Option<Guard>,
+}
+
+/// What a change was decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Nothing was stored.
+    Absent(AbsentAsOf),
+    /// A record of this version.
+    Version(Place, Version),
+}
+
+impl From<&Current> for Expected {
+    fn from(current: &Current) -> Self {
+        match current {
+            Current::Absent(as_of) => Self::Absent(*as_of),
+            Current::Stored(stored) => Self::Version(stored.place, stored.record.version()),
+        }
+    }
+}
+
+/// A record that must still be at this version when a change is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// Where the record lies.
+    pub place: Place,
+    /// The version it must have.
+    pub version: Version,
+}
+
+/// What a change does to the operation's payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewPayload {
+    /// Leaves it as it is.
+    Keep,
+    /// Stores these bytes.
+    Bytes {
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// Whether an earlier payload is to be erased.
+        replaces: bool,
+    },
+    /// Takes the stream that the attempt with this fence stored.
+    Stream(Fence),
+    /// Erases payload and streams.
+    Erase,
+}
+
+/// What became of a change.
+#[derive(Debug)]
+pub enum Commit {
+    /// It is durable, and this is what is stored now.
+    Done(Current),
+    /// Something else is stored; nothing was written.
+    Conflict(Current),
+    /// The guarded record has changed; nothing was written.
+    GuardChanged,
+}
+
+/// A piece of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Which stream it belongs to (1 is stdout, 2 is stderr).
+    pub stream: u8,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// One accepted command in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// Its number; numbers grow without gaps.
+    pub seq: u64,
+    /// The operation's place; `None` when nothing was stored under the key.
+    pub place: Option<Place>,
+    /// The command and what it led to.
+    pub entry: Entry,
+}
+
+/// Which records to list.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Only behind this wall.
+    pub namespace: Option<Namespace>,
+    /// Only in one of these states, as stored; empty means any.
+    pub states: Vec<StateKind>,
+    /// Only with this name.
+    pub name: Option<String>,
+    /// Only through this door.
+    pub door: Option<String>,
+    /// Only on this queue.
+    pub queue: Option<String>,
+    /// Only keys that begin so.
+    pub prefix: Option<String>,
+    /// Only created at or after this time.
+    pub since: Option<Timestamp>,
+    /// Only created before this time.
+    pub until: Option<Timestamp>,
+    /// The oldest first, instead of the newest.
+    pub oldest_first: bool,
+    /// Only places beyond this one, in the chosen order: the end of the last page.
+    pub cursor: Option<Place>,
+    /// How many, at most [`PAGE_MAX`].
+    pub limit: usize,
+}
+
+/// Some records, in the order asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// The records.
+    pub items: Vec<Stored>,
+    /// Where the next page begins, if there may be one.
+    pub next: Option<Place>,
+}
+
+impl Query {
+    /// Says whether a record is asked for.
+    #[must_use]
+    pub fn matches(&self, record: &Record) -> bool {
+        let in_states = self.states.is_empty() || self.states.contains(&record.kind());
+        match record {
+            Record::Operation(operation) => {
+                let spec = &operation.spec;
+                let is = |wanted: &Option<String>, found: Option<&str>| {
+                    wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
+                };
+                in_states
+                    && self.in_wall_and_prefix(&spec.namespace, &spec.key)
+                    && is(&self.name, Some(spec.name.as_str()))
+                    && is(
+                        &self.door,
+                        spec.door.as_ref().map(semel_core::Label::as_str),
+                    )
+                    && is(
+                        &self.queue,
+                        operation.queue.as_ref().map(semel_core::Label::as_str),
+                    )
+                    && self.since.is_none_or(|since| operation.created_at >= since)
+                    && self.until.is_none_or(|until| operation.created_at < until)
+            }
+            // A tombstone has only its key and its end left to be asked for.
+            Record::Tombstone(tombstone) => {
+                in_states
+                    && self.in_wall_and_prefix(&tombstone.namespace, &tombstone.key)
+                    && (&self.name, &self.door, &self.queue) == (&None, &None, &None)
+                    && self.since.is_none_or(|since| tombstone.settled_at >= since)
+                    && self.until.is_none_or(|until| tombstone.settled_at < until)
+            }
+            // A stub has forgotten even its key: it is no operation any more.
+            Record::Stub(_) => self.states.contains(&StateKind::Stub),
+        }
+    }
+
+    fn in_wall_and_prefix(&self, namespace: &Namespace, key: &Key) -> bool {
+        self.namespace.as_ref().is_none_or(|wall| wall == namespace)
+            && self
+                .prefix
+                .as_ref()
+                .is_none_or(|prefix| key.as_str().starts_with(prefix.as_str()))
+    }
+}
+
+/// Says why a store could not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The store cannot be used right now; nothing was written.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+    /// Nobody knows whether the change was written; reading again will tell.
+    #[error("the store failed while committing, and whether it did is not known: {0}")]
+    Unknown(String),
+    /// The store holds something that it should not.
+    #[error("the store is damaged: {0}")]
+    Corrupt(String),
+    /// The store is not one that this version may open, or not in this place.
+    #[error("{0}")]
+    Refused(String),
+    /// Something is larger than a store takes.
+    #[error("{what} has {size} bytes; the limit is {limit}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// How large it is.
+        size: usize,
+        /// How large it may be.
+        limit: usize,
+    },
+}

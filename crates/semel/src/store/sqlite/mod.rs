@@ -1,0 +1,240 @@
+//! The embedded store: one SQLite file that several processes share.
+
+mod body;
+mod index;
+mod lock;
+mod open;
+mod payload;
+mod reader;
+mod schema;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use semel_core::clock::{Reading, Stamp, judge};
+use semel_core::ledger::Fence;
+use semel_core::ledger::codec::{encode_entry, encode_record};
+use semel_core::{KeyHash, Timestamp};
+use tokio::sync::oneshot;
+
+use self::index::Hash;
+use self::writer::{Item, Next, PackedPayload, Prepared, Shared, Writer, poisoned};
+use super::group::{Direct, Group};
+use super::{
+    AbsentAsOf, Change, Chunk, Commit, Current, Logged, NewPayload, Page, Pending, Place, Query,
+    Result, Store, StoreError, Stored,
+};
+use crate::clock::{Clock, SystemClock};
+
+/// Connections that read beside the writer: more than there are cores would only wait.
+const READERS_MAX: usize = 4;
+
+/// A store in one SQLite file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    readers: Vec<Mutex<Connection>>,
+    next_reader: AtomicUsize,
+    shared: Arc<Shared>,
+    group: Group<Writer>,
+}
+
+impl SqliteStore {
+    /// Opens the store in this file, making it when it is not there.
+    ///
+    /// # Errors
+    /// Says why the file cannot be used: another format, a network file system, no permission.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, Arc::new(SystemClock::new()))
+    }
+
+    /// Opens the store with another clock, for tests.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub fn open_with(path: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self> {
+        let path = open::prepare(path.as_ref())?;
+        let writer = Writer::open(&path, Arc::clone(&clock))?;
+        let shared = writer.shared();
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let readers = (0..cores.clamp(1, READERS_MAX))
+            .map(|_| open::connect(&path).map(Mutex::new))
+            .collect::<Result<Vec<_>>>()?;
+        let group = Group::start("semel-writer", writer).map_err(|error| {
+            StoreError::Unavailable(format!("no thread for the writer: {error}"))
+        })?;
+        Ok(Self {
+            path,
+            clock,
+            readers,
+            next_reader: AtomicUsize::new(0),
+            shared,
+            group,
+        })
+    }
+
+    /// Returns the file's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Borrows a connection that nobody else reads with.
+    fn reader(&self) -> MutexGuard<'_, Connection> {
+        let start = self.next_reader.fetch_add(1, Ordering::Relaxed);
+        let count = self.readers.len();
+        for offset in 0..count {
+            if let Ok(reader) = self.readers[(start + offset) % count].try_lock() {
+                return reader;
+            }
+        }
+        self.readers[start % count]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, key: &KeyHash) -> Result<Current> {
+        // The tail is looked at before the file: what is in neither was absent as of then.
+        let (in_tail, as_of) = {
+            let tail = self.shared.tail.read().unwrap_or_else(poisoned);
+            (tail.get(Hash::of(key)), AbsentAsOf(tail.known_through))
+        };
+        let found = reader::find(&self.reader(), key, in_tail)?;
+        Ok(found.map_or(Current::Absent(as_of), Current::Stored))
+    }
+
+    /// Hands an item to the writer and waits for the answer.
+    async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<Result<T>>) -> Item) -> Result<T> {
+        let (sender, receiver) = oneshot::channel();
+        self.group
+            .submit(make(sender), Direct::here())
+            .map_err(|_| {
+                StoreError::Unavailable("too many changes are waiting to be written".to_owned())
+            })?;
+        receiver.await.unwrap_or_else(|_| {
+            Err(StoreError::Unknown(
+                "the writer ended before it answered".to_owned(),
+            ))
+        })
+    }
+
+    async fn write(&self, change: Change) -> Result<Commit> {
+        let payload = match change.payload {
+            NewPayload::Keep => PackedPayload::Keep,
+            NewPayload::Bytes { bytes, replaces } => PackedPayload::Bytes {
+                packed: payload::pack(&bytes)?,
+                replaces,
+            },
+            NewPayload::Stream(fence) => PackedPayload::Stream(fence),
+            NewPayload::Erase => PackedPayload::Erase,
+        };
+        let prepared = Box::new(Prepared {
+            key: change.key,
+            expected: change.expected,
+            entry: encode_entry(&change.entry),
+            next: change.next.map(|record| Next {
+                bytes: encode_record(&record),
+                record,
+            }),
+            payload,
+            guard: change.guard,
+        });
+        self.ask(|sender| Item::Change(prepared, sender)).await
+    }
+}
+
+impl Store for SqliteStore {
+    fn now(&self) -> Timestamp {
+        let last = *self.shared.stamp.read().unwrap_or_else(poisoned);
+        judge(last.as_ref(), &self.clock.read())
+    }
+
+    fn reading(&self) -> Reading {
+        self.clock.read()
+    }
+
+    // Reading takes microseconds from the page cache, less than handing it to another thread.
+    fn load<'a>(&'a self, key: &'a KeyHash) -> Pending<'a, Result<Current>> {
+        Box::pin(async move { self.find(key) })
+    }
+
+    fn load_at(&self, place: Place) -> Pending<'_, Result<Option<Stored>>> {
+        Box::pin(async move { reader::row(&self.reader(), place.0) })
+    }
+
+    fn commit(&self, change: Change) -> Pending<'_, Result<Commit>> {
+        Box::pin(self.write(change))
+    }
+
+    fn payload(&self, place: Place) -> Pending<'_, Result<Option<Vec<u8>>>> {
+        Box::pin(async move { payload::load(&self.reader(), place.0) })
+    }
+
+    fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Pending<'_, Result<()>> {
+        Box::pin(async move {
+            let pack = |chunk: Chunk| Ok((chunk.stream, payload::pack(&chunk.bytes)?));
+            let chunks = chunks.into_iter().map(pack).collect::<Result<Vec<_>>>()?;
+            self.ask(|answer| Item::Append {
+                place,
+                fence,
+                chunks,
+                answer,
+            })
+            .await
+        })
+    }
+
+    fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
+        Box::pin(async move { payload::chunks(&self.reader(), place.0, fence.0.cast_signed()) })
+    }
+
+    fn list(&self, query: Query) -> Pending<'_, Result<Page>> {
+        Box::pin(async move { reader::list(&self.reader(), &query) })
+    }
+
+    fn log(&self, after: u64, limit: usize) -> Pending<'_, Result<Vec<Logged>>> {
+        Box::pin(async move { reader::log(&self.reader(), after, limit) })
+    }
+
+    fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>> {
+        Box::pin(async move {
+            let stored: Option<Vec<u8>> = self
+                .reader()
+                .query_row("SELECT value FROM marks WHERE name = 'sweep'", [], |row| {
+                    row.get(0)
+                })
+                .optional()
+                .map_err(|error| failed("read the sweep's mark", &error))?;
+            if let Some(next) = next {
+                let value = body::write_stamp(&next);
+                self.ask(|answer| Item::Mark { value, answer }).await?;
+            }
+            stored.map(|bytes| body::read_stamp(&bytes)).transpose()
+        })
+    }
+
+    fn notes(&self) -> Option<PathBuf> {
+        Some(lock::beside(&self.path, "-notes"))
+    }
+
+    fn tidy(&self) -> Pending<'_, Result<bool>> {
+        Box::pin(self.ask(Item::Tidy))
+    }
+}
+
+/// Says what failed, in the caller's terms: what can be tried again, and what is damage.
+fn failed(doing: &str, error: &rusqlite::Error) -> StoreError {
+    let text = format!("cannot {doing}: {error}");
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt) => StoreError::Corrupt(text),
+        Some(ErrorCode::NotADatabase) => {
+            StoreError::Refused(format!("the file is not a SQLite database ({error})"))
+        }
+        Some(ErrorCode::DiskFull) => StoreError::Unavailable(format!("{text}: the disk is full")),
+        Some(_) | None => StoreError::Unavailable(text),
+    }
+}

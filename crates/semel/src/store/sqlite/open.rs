@@ -1,0 +1,170 @@
+//! The one way to open a connection, shared by every process and thread.
+
+use std::ffi::c_int;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::failed;
+use crate::store::{Result, StoreError};
+
+/// The oldest SQLite whose write-ahead log several processes may reset safely (3.51.3).
+const SQLITE_MIN: c_int = 3_051_003;
+
+/// How long a connection waits for SQLite's own locks. They are held for moments only, as writers
+/// queue elsewhere; but opening, recovery and checkpoints take them too.
+const BUSY_WAIT: Duration = Duration::from_secs(10);
+
+/// The pages after which the write-ahead log is written back. Measured: more does not make groups
+/// faster, and a short log is overwritten in place, which syncs faster than one that grows.
+const CHECKPOINT_PAGES: i64 = 2_000;
+
+/// The page cache of each connection, in KiB: the index's inner pages and the newest rows.
+const CACHE_KIB: i64 = 32 * 1024;
+
+const STATEMENTS: usize = 64;
+
+/// Makes what a store needs on disk: its directory and its file, readable by the owner only.
+pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
+    if rusqlite::version_number() < SQLITE_MIN {
+        return Err(StoreError::Refused(format!(
+            "SQLite {} may corrupt a store that several processes share; 3.51.3 or newer is needed",
+            rusqlite::version()
+        )));
+    }
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) | None => Path::new("."),
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|error| unusable("the store's directory", directory, "cannot be made", &error))?;
+    refuse_network(directory)?;
+    // Made before SQLite sees it, so that nobody else can ever read it. An existing file is not
+    // touched here: closing a second handle would drop the locks that SQLite holds on it.
+    match OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+    {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(unusable("the store", path, "cannot be made", &error)),
+    }
+    // One spelling per file: two spellings in one process would be two stores.
+    path.canonicalize()
+        .map_err(|error| unusable("the store", path, "cannot be found", &error))
+}
+
+fn unusable(what: &str, path: &Path, how: &str, error: &io::Error) -> StoreError {
+    StoreError::Unavailable(format!("{what} {} {how}: {error}", path.display()))
+}
+
+/// Refuses file systems whose locks or shared memory do not reach every process.
+fn refuse_network(directory: &Path) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        let known = [
+            (0x6969, "NFS"),
+            (0xff53_4d42, "CIFS"),
+            (0xfe53_4d42, "SMB2"),
+            (0x517b, "SMB"),
+            (0x0102_1997, "9P"),
+            (0x6173_7566, "AFS"),
+            (0x00c3_6400, "Ceph"),
+            (0x0bd0_0bd0, "Lustre"),
+            (0x4750_4653, "GPFS"),
+            (0x0116_1970, "GFS2"),
+            (0x7461_636f, "OCFS2"),
+        ];
+        let found = rustix::fs::statfs(directory).map_err(|error| {
+            unusable(
+                "the directory",
+                directory,
+                "cannot be examined",
+                &error.into(),
+            )
+        })?;
+        #[expect(
+            clippy::cast_sign_loss,
+            reason = "the kernel's magic numbers are 32 bits"
+        )]
+        let magic = (found.f_type as u64) & 0xffff_ffff;
+        if let Some((_, name)) = known.iter().find(|(number, _)| *number == magic) {
+            return Err(StoreError::Refused(format!(
+                "{} is on {name}, a network file system, where several processes cannot share a \
+                 store safely; use a local disk or PostgreSQL",
+                directory.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Opens a connection with the settings that every connection must have.
+pub(super) fn connect(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)
+        .map_err(|error| failed("open the store", &error))?;
+    configure(&connection).map_err(|error| failed("configure the store", &error))?;
+    if connection
+        .is_readonly(rusqlite::MAIN_DB)
+        .map_err(|error| failed("examine the store", &error))?
+    {
+        return Err(StoreError::Unavailable(format!(
+            "{} is read-only",
+            path.display()
+        )));
+    }
+    Ok(connection)
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_WAIT)?;
+    write_ahead(connection)?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    #[cfg(target_os = "macos")]
+    {
+        connection.pragma_update(None, "fullfsync", true)?;
+        connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+    }
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    // A short-lived process must not pay for writing the log back when it ends.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(())
+}
+
+/// Switches to the write-ahead log; two processes that start together may refuse each other.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    if mode == "wal" {
+        return Ok(());
+    }
+    let deadline = Instant::now() + BUSY_WAIT;
+    loop {
+        let switched = connection
+            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+        match switched {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(1))
+            }
+            Err(error) => return Err(error),
+            Ok(_) => return Ok(()),
+        }
+    }
+}

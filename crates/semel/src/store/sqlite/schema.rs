@@ -1,0 +1,136 @@
+//! The tables, and how older stores are brought up to them.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::failed;
+use crate::store::{Result, StoreError};
+
+/// Marks a SQLite file as a Semel store: the letters SEME.
+pub(super) const APPLICATION_ID: i64 = 0x5345_4d45;
+
+/// The steps from an empty file to the present format; a released step never changes.
+const MIGRATIONS: &[&str] = &[FORMAT_1];
+
+/// The newest format that this version knows.
+#[expect(clippy::cast_possible_wrap, reason = "there are few migrations")]
+pub(super) const FORMAT: i64 = MIGRATIONS.len() as i64;
+
+/// Rows are appended in the order of their first log entry, so that a claim and its settlement
+/// touch the newest pages only. The one random structure, from hash to row, is narrow and filled
+/// later in sorted slices (see `index.rs`); until then `log.fresh` finds new rows.
+const FORMAT_1: &str = "
+CREATE TABLE operations (
+    id INTEGER PRIMARY KEY,
+    version INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    payload_row INTEGER,
+    payload_offset INTEGER,
+    payload_length INTEGER,
+    stream_fence INTEGER,
+    record BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE slots (
+    slot INTEGER PRIMARY KEY,
+    id INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE collisions (
+    slot INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    id INTEGER NOT NULL,
+    PRIMARY KEY (slot, hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE open_operations (
+    id INTEGER PRIMARY KEY
+) STRICT;
+
+CREATE TABLE log (
+    first_seq INTEGER PRIMARY KEY,
+    last_seq INTEGER NOT NULL,
+    stamp BLOB NOT NULL,
+    fresh BLOB NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE payloads (
+    id INTEGER PRIMARY KEY,
+    live INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE chunks (
+    operation INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    stream INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (operation, fence, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE fold (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    indexed_through INTEGER NOT NULL,
+    batch_end INTEGER NOT NULL,
+    next_slot INTEGER NOT NULL,
+    next_id INTEGER NOT NULL
+) STRICT;
+INSERT INTO fold VALUES (1, 0, 0, -9223372036854775808, 1);
+
+CREATE TABLE marks (
+    name TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
+/// Brings the file to the present format, or says why it cannot be used.
+pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
+    if check(connection)? == FORMAT {
+        return Ok(());
+    }
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(|error| failed("begin the migration", &error))?;
+    // Another process may have done it while this one waited.
+    let found = check(&transaction)?;
+    for (number, step) in (1..).zip(MIGRATIONS) {
+        if number > found {
+            transaction
+                .execute_batch(step)
+                .and_then(|()| transaction.pragma_update(None, "user_version", number))
+                .map_err(|error| failed("migrate", &error))?;
+        }
+    }
+    transaction
+        .pragma_update(None, "application_id", APPLICATION_ID)
+        .map_err(|error| failed("mark the store", &error))?;
+    transaction
+        .commit()
+        .map_err(|error| failed("commit the migration", &error))
+}
+
+/// Returns the format of the file, refusing what is not ours or newer than this version.
+fn check(connection: &Connection) -> Result<i64> {
+    let pragma = |name: &str| {
+        connection
+            .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+            .map_err(|error| failed("read the store's header", &error))
+    };
+    let (application, format) = (pragma("application_id")?, pragma("user_version")?);
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(|error| failed("read the store's schema", &error))?;
+    if application != APPLICATION_ID && (application != 0 || format != 0 || tables != 0) {
+        return Err(StoreError::Refused(
+            "the file is a SQLite database, but not a Semel store".to_owned(),
+        ));
+    }
+    if format > FORMAT {
+        return Err(StoreError::Refused(format!(
+            "the store has format {format}, made by a newer version of Semel; \
+             this version knows formats up to {FORMAT}"
+        )));
+    }
+    Ok(format)
+}
