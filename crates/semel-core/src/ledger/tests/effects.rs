@@ -86,7 +86,9 @@ impl Reality {
 
     fn may_still_act(&self) -> bool {
         let now = self.world.now;
-        let may = |holder: &Holder| !holder.ended && now < holder.until;
+        let may = |holder: &Holder| {
+            holder.kind == AttemptKind::Act && !holder.ended && now < holder.until
+        };
         self.holders.iter().any(may)
     }
 
