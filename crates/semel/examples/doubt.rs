@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .note(Note::new("on the statement of 15 November")?)
         .resolve_done(true, Effect::Created, Some(b"4711".to_vec()))
         .await?;
-    println!("resolved: {}", receipt.state);
+    println!("resolved: {}", receipt.state.as_str());
 
     // From now on every caller gets that answer.
     let again = engine

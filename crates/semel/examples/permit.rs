@@ -31,9 +31,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     // May have been sent: a probe or a person resolves it.
                     Err(error) => permit.unknown(error).await?,
                 };
-                println!("{key}: {} ({})", receipt.state, receipt.effect);
+                println!("{key}: {} ({})", receipt.state.as_str(), receipt.effect);
             }
-            Admission::Replay(receipt) => println!("{key}: already {}", receipt.state),
+            Admission::Replay(receipt) => println!("{key}: already {}", receipt.state.as_str()),
             Admission::Wait { retry_after } => println!("{key}: come back in {retry_after:?}"),
             Admission::InDoubt(_) => println!("{key}: nobody knows"),
             Admission::Probe(permit) => drop(permit.unknown("nothing to look it up with").await?),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use semel_core::ledger::{Record, Rejection};
+use semel_core::ledger::{Record, Rejection, StateKind};
 use semel_core::{DurationError, Key, TextError, canonical};
 
 use crate::receipt::Receipt;
@@ -23,7 +23,7 @@ pub enum Error {
     #[error("{}: the operation failed: {}", .0.key, .0.failure_text())]
     Failed(Box<Receipt>),
     /// The action did not run to its end; the receipt says what that means for the operation.
-    #[error("{}: {source} (the operation is {})", .receipt.key, .receipt.state)]
+    #[error("{}: {source} (the operation is {})", .receipt.key, .receipt.state.as_str())]
     Interrupted {
         /// Where the operation stands now.
         receipt: Box<Receipt>,
@@ -34,7 +34,7 @@ pub enum Error {
     #[error("the outcome could not be stored ({source}); {}", if *.noted { "a note keeps it until the store is back" } else { "the operation is in doubt" })]
     Unstored {
         /// What the action answered.
-        payload: Option<Vec<u8>>,
+        payload: Option<Arc<[u8]>>,
         /// Whether a note keeps the outcome until the store is opened again.
         noted: bool,
         /// Why.
@@ -82,9 +82,14 @@ impl Error {
             Self::Refused(refusal) => refusal.rejection.code(),
             Self::Failed(_) => "failed",
             Self::Interrupted { receipt, .. } => match receipt.state {
-                "doubtful" => "in_doubt",
-                "dead" => "dead",
-                _ => "not_done",
+                StateKind::Doubtful => "in_doubt",
+                StateKind::Dead => "dead",
+                StateKind::Pending
+                | StateKind::Running
+                | StateKind::Succeeded
+                | StateKind::Failed
+                | StateKind::Tombstone
+                | StateKind::Stub => "not_done",
             },
             Self::Unstored { .. } => "in_doubt",
             Self::InvalidKey(_) => "invalid_key",

@@ -1,67 +1,97 @@
 //! Receipts: the answer to every attempt.
 
+use std::fmt::Display;
+use std::sync::Arc;
+
 use semel_core::ledger::{Record, State, StateKind};
-use semel_core::{Effect, Timestamp};
-use serde::Serialize;
+use semel_core::{Effect, Key, Label, Namespace, Timestamp};
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::engine::Request;
+
 /// Says what happened, to a person and to a program.
+///
+/// Serialized, it is the JSON object that every door answers with.
 #[derive(Clone, Debug, Serialize)]
 pub struct Receipt {
     /// Whether the operation ended in success.
     pub ok: bool,
     /// What this call did: a replay did nothing.
-    #[serde(serialize_with = "effect_word")]
+    #[serde(serialize_with = "as_text")]
     pub effect: Effect,
     /// Whether the answer is that of an earlier attempt.
     pub replayed: bool,
     /// What the replayed attempt did.
     #[serde(
-        serialize_with = "effect_word_option",
+        serialize_with = "as_text_option",
         skip_serializing_if = "Option::is_none"
     )]
     pub original_effect: Option<Effect>,
     /// What a retried operation's earlier attempts did.
     #[serde(
-        serialize_with = "effect_word_option",
+        serialize_with = "as_text_option",
         skip_serializing_if = "Option::is_none"
     )]
     pub previous_effect: Option<Effect>,
     /// Why, in words.
     pub reason: Option<String>,
     /// The wall.
-    pub namespace: String,
+    #[serde(serialize_with = "as_text")]
+    pub namespace: Namespace,
     /// The key.
-    pub key: String,
+    #[serde(serialize_with = "as_text")]
+    pub key: Key,
     /// What is done.
-    pub name: String,
+    #[serde(serialize_with = "as_text")]
+    pub name: Label,
     /// Where the operation stands.
-    pub state: &'static str,
+    #[serde(serialize_with = "state_word")]
+    pub state: StateKind,
     /// The number of the attempt.
     pub attempt: u32,
     /// The fence of the newest attempt.
     pub fence: u64,
     /// When the newest attempt began.
-    pub started_at: Option<String>,
+    #[serde(serialize_with = "as_text_option")]
+    pub started_at: Option<Timestamp>,
     /// When the operation was settled.
-    pub settled_at: Option<String>,
-    /// What the action answered.
-    pub data: Option<Box<RawValue>>,
+    #[serde(serialize_with = "as_text_option")]
+    pub settled_at: Option<Timestamp>,
+    /// What the action answered; in JSON it is `data`, where it is JSON itself.
+    #[serde(rename = "data", serialize_with = "as_json")]
+    pub payload: Option<Arc<[u8]>>,
+}
+
+fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn as_text_option<T: Display, S: Serializer>(
+    value: &Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => serializer.collect_str(value),
+        None => serializer.serialize_none(),
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn effect_word<S: serde::Serializer>(effect: &Effect, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(effect.as_str())
+fn state_word<S: Serializer>(state: &StateKind, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(state.as_str())
 }
 
-fn effect_word_option<S: serde::Serializer>(
-    effect: &Option<Effect>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match effect {
-        Some(effect) => serializer.serialize_str(effect.as_str()),
+fn as_json<S: Serializer>(payload: &Option<Arc<[u8]>>, serializer: S) -> Result<S::Ok, S::Error> {
+    match payload.as_deref().and_then(json_of) {
+        Some(json) => json.serialize(serializer),
         None => serializer.serialize_none(),
     }
+}
+
+/// Returns a payload as JSON text, if it is that.
+fn json_of(payload: &[u8]) -> Option<&RawValue> {
+    serde_json::from_slice(payload).ok()
 }
 
 impl Receipt {
@@ -69,7 +99,7 @@ impl Receipt {
     pub(crate) fn of(
         record: &Record,
         replayed: bool,
-        payload: Option<&[u8]>,
+        payload: Option<Arc<[u8]>>,
         now: Timestamp,
     ) -> Option<Self> {
         let operation = record.operation()?;
@@ -89,34 +119,52 @@ impl Receipt {
             reason: settled
                 .filter(|_| replayed)
                 .map(|settled| format!("already done {} ago", ago(now, settled.at))),
-            namespace: spec.namespace.to_string(),
-            key: spec.key.to_string(),
-            name: spec.name.to_string(),
-            state: operation.state.kind().as_str(),
+            namespace: spec.namespace.clone(),
+            key: spec.key.clone(),
+            name: spec.name.clone(),
+            state: operation.state.kind(),
             attempt: operation.attempt,
             fence: operation.fence.0,
-            started_at: operation
-                .latest()
-                .map(|attempt| attempt.started_at.to_string()),
-            settled_at: settled.map(|settled| settled.at.to_string()),
-            data: payload.and_then(as_json),
+            started_at: operation.latest().map(|attempt| attempt.started_at),
+            settled_at: settled.map(|settled| settled.at),
+            payload,
         })
+    }
+
+    /// Makes the receipt of an action that is not recorded.
+    pub(crate) fn unrecorded(request: &Request, now: Timestamp) -> crate::Result<Self> {
+        Ok(Self {
+            ok: true,
+            effect: Effect::Noop,
+            replayed: false,
+            original_effect: None,
+            previous_effect: None,
+            reason: Some("a safe action is not recorded".to_owned()),
+            namespace: request.namespace.clone(),
+            key: request.key.clone(),
+            name: request.name()?,
+            state: StateKind::Succeeded,
+            attempt: 1,
+            fence: 0,
+            started_at: Some(now),
+            settled_at: None,
+            payload: None,
+        })
+    }
+
+    /// Returns the answer as JSON text, where it is JSON.
+    #[must_use]
+    pub fn data(&self) -> Option<&str> {
+        self.payload.as_deref().and_then(json_of).map(RawValue::get)
     }
 
     /// Returns what a failed action answered, for messages.
     pub(crate) fn failure_text(&self) -> String {
-        let text = self.data.as_deref().map(RawValue::get);
-        text.map_or_else(
+        self.data().map_or_else(
             || "no reason was recorded".to_owned(),
             |json| serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned()),
         )
     }
-}
-
-/// Takes a payload that is JSON as it is.
-fn as_json(payload: &[u8]) -> Option<Box<RawValue>> {
-    let text = std::str::from_utf8(payload).ok()?;
-    RawValue::from_string(text.to_owned()).ok()
 }
 
 /// Says how long ago something was, in one unit.

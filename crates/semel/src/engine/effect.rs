@@ -5,9 +5,10 @@ use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use semel_core::ledger::{Fence, Rejection};
+use semel_core::ledger::{Fence, Rejection, StateKind};
 use semel_core::{Class, Effect, Key, Lease, Namespace, OnDoubt, Retention};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -260,6 +261,9 @@ impl EffectCall {
             effect,
             mut probe,
         } = self;
+        if request.is_safe() {
+            return pass_through(&engine, &request, action).await;
+        }
         let mut action = Some(action);
         for _ in 0..ROUNDS {
             match engine.begin(request.clone()).await? {
@@ -307,6 +311,39 @@ fn refused(request: &Request, rejection: Rejection) -> Error {
         key: Some(request.key.clone()),
         record: None,
     }))
+}
+
+/// Runs an action that only reads: nothing is recorded, and a repeat runs again.
+async fn pass_through<T, F, Fut>(
+    engine: &Engine,
+    request: &Request,
+    action: F,
+) -> Result<Completed<T>>
+where
+    F: FnOnce(Attempt) -> Fut,
+    Fut: Future<Output = std::result::Result<T, Failure>>,
+{
+    let now = engine.store().now();
+    let mut receipt = Receipt::unrecorded(request, now)?;
+    let attempt = Attempt {
+        key: request.key.clone(),
+        fence: Fence(0),
+        number: 1,
+        deadline: Instant::now() + request.lease.length(),
+    };
+    match action(attempt).await {
+        Ok(value) => Ok(Completed {
+            value,
+            replayed: false,
+            receipt,
+        }),
+        Err(Failure { error, .. }) => {
+            receipt.ok = false;
+            receipt.state = StateKind::Failed;
+            receipt.payload = serde_json::to_vec(&error.to_string()).ok().map(Arc::from);
+            Err(Error::Failed(Box::new(receipt)))
+        }
+    }
 }
 
 async fn look_up(permit: Permit, probe: Probe, effect: Effect) -> Result<()> {
@@ -369,10 +406,7 @@ fn completed<T: DeserializeOwned>(receipt: Receipt) -> Result<Completed<T>> {
     if !receipt.ok {
         return Err(Error::Failed(Box::new(receipt)));
     }
-    let json = receipt
-        .data
-        .as_deref()
-        .map_or("null", serde_json::value::RawValue::get);
+    let json = receipt.data().unwrap_or("null");
     let value = serde_json::from_str(json).map_err(|error| Error::Unreadable(error.to_string()))?;
     Ok(Completed {
         value,

@@ -76,7 +76,7 @@ pub(crate) struct Brought {
 /// Where the bytes of a payload are.
 #[derive(Clone, Debug)]
 pub(crate) enum Bytes {
-    Here(Vec<u8>),
+    Here(Arc<[u8]>),
     Streamed(Fence),
 }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::ledger::{
-    Begin, Command, Holder, Record, Rejection, Reply, Sighting, StateKind, Submit,
+    Begin, Command, Expire, Holder, Record, Rejection, Reply, Sighting, StateKind, Submit,
 };
 use semel_core::{AttemptId, Key, Label, Namespace, Timestamp};
 use tokio::runtime::Handle;
@@ -274,7 +274,11 @@ impl Engine {
         queue: Option<Label>,
         run_at: Option<Timestamp>,
     ) -> Result<Receipt> {
-        let spec = request.spec()?;
+        let spec = if queue.is_some() {
+            request.queued_spec()
+        } else {
+            request.spec()
+        }?;
         let subject = Subject::new(&request.namespace, &request.key);
         let command = Command::Submit(Submit {
             spec,
@@ -348,15 +352,26 @@ impl Inner {
         let Some(payload) = payload_of(&stored.record) else {
             return Ok(None);
         };
-        let Some(bytes) = self.ledger.store.payload(stored.place).await? else {
-            return Ok(None);
-        };
-        if semel_core::Digest::of(&bytes) != payload.digest {
-            return Err(
-                StoreError::Corrupt("a payload does not match its digest".to_owned()).into(),
-            );
+        let bytes = self.ledger.store.payload(stored.place).await?;
+        let fits = |bytes: &Vec<u8>| semel_core::Digest::of(bytes) == payload.digest;
+        if bytes.as_ref().is_some_and(fits) {
+            return Ok(bytes);
         }
-        Ok(Some(bytes))
+        // A Retry, a Forget or retention may have taken it away since the record was read; half of
+        // an answer must not pass for the whole.
+        let now = self.ledger.store.load_at(stored.place).await?;
+        let same = now.is_some_and(|now| now.record.version() == stored.record.version());
+        match bytes {
+            _ if !same => {
+                let text = "the operation changed while its answer was read".to_owned();
+                Err(StoreError::Unavailable(text).into())
+            }
+            None => Ok(None),
+            Some(_) => {
+                let text = "a payload does not match its digest".to_owned();
+                Err(StoreError::Corrupt(text).into())
+            }
+        }
     }
 
     /// Makes a receipt from what is stored; `own` spares loading what this call brought itself.
@@ -364,16 +379,15 @@ impl Inner {
         &self,
         current: &Current,
         replayed: bool,
-        own: Option<Vec<u8>>,
+        own: Option<Arc<[u8]>>,
         now: Timestamp,
     ) -> Result<Receipt> {
         let payload = match own {
             Some(bytes) => Some(bytes),
-            None => self.payload(current).await?,
+            None => self.payload(current).await?.map(Arc::from),
         };
         let record = current.record();
-        let receipt =
-            record.and_then(|record| Receipt::of(record, replayed, payload.as_deref(), now));
+        let receipt = record.and_then(|record| Receipt::of(record, replayed, payload, now));
         receipt.ok_or_else(|| {
             StoreError::Corrupt("there is no record to answer from".to_owned()).into()
         })
@@ -407,6 +421,14 @@ impl Ids {
         }
     }
 }
+
+/// The pauses before a claim is sent again whose fate is not known.
+const UNKNOWN_PAUSES: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_millis(10),
+    Duration::from_millis(50),
+    Duration::from_millis(250),
+];
 
 /// A claim on its way.
 struct Claim {
@@ -447,11 +469,7 @@ impl Claim {
     async fn once(&mut self) -> Result<Admission> {
         let sent = Instant::now();
         let command = Command::Begin(self.begin.clone());
-        let applied = self
-            .inner
-            .ledger
-            .apply(&self.subject, None, &command, &self.brought)
-            .await;
+        let applied = self.claim(&command).await;
         let refusal = match applied {
             Ok(applied) => return self.admit(applied, sent).await,
             Err(Error::Refused(refusal)) => refusal,
@@ -460,6 +478,14 @@ impl Claim {
         match refusal.rejection {
             Rejection::InFlight { until } => {
                 if let Some(sighting) = self.sight(refusal.record.as_deref()) {
+                    // The doubt is stored, not only answered: nobody could resolve it otherwise
+                    // before the lease ends.
+                    let gone = Some(sighting.fence);
+                    let expire = Command::Expire(Expire { gone });
+                    let ledger = &self.inner.ledger;
+                    ledger
+                        .apply(&self.subject, None, &expire, &Brought::default())
+                        .await?;
                     self.begin.sighting = Some(sighting);
                     return Box::pin(self.once()).await;
                 }
@@ -480,6 +506,24 @@ impl Claim {
             | Rejection::Refused { .. }
             | Rejection::NotFound => Err(Error::Refused(refusal)),
         }
+    }
+
+    /// Sends the claim; when nobody knows whether it was stored it is sent again, as the same attempt
+    /// gets the same grant, and a claim that nobody holds would be a doubt about nothing.
+    async fn claim(&self, command: &Command) -> Result<Applied> {
+        let ledger = &self.inner.ledger;
+        for pause in UNKNOWN_PAUSES {
+            match ledger
+                .apply(&self.subject, None, command, &self.brought)
+                .await
+            {
+                Err(Error::Store(StoreError::Unknown(_))) => tokio::time::sleep(pause).await,
+                answer => return answer,
+            }
+        }
+        ledger
+            .apply(&self.subject, None, command, &self.brought)
+            .await
     }
 
     /// Finds out whether the present holder is provably gone, unless that was said already.

@@ -126,7 +126,7 @@ fn decode(bytes: &[u8]) -> Option<(Subject, Command, Brought)> {
     let (kind, payload) = (part()?, part()?);
     let payload = match kind {
         [0] => None,
-        [1] => Some(Bytes::Here(payload.to_vec())),
+        [1] => Some(Bytes::Here(payload.into())),
         [2] => {
             let fence = u64::from_le_bytes(payload.try_into().ok()?);
             Some(Bytes::Streamed(semel_core::ledger::Fence(fence)))

@@ -116,7 +116,7 @@ impl Operator {
     async fn give(self, command: Command, data: Option<Vec<u8>>) -> Result<Receipt> {
         let inner = &self.engine.inner;
         let brought = Brought {
-            payload: data.map(Bytes::Here),
+            payload: data.map(|bytes| Bytes::Here(bytes.into())),
             parent: None,
         };
         let applied = inner

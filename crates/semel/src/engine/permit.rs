@@ -196,7 +196,8 @@ impl Permit {
             effect,
             payload: stored,
         });
-        self.end(verdict, payload.map(Bytes::Here)).await
+        self.end(verdict, payload.map(|bytes| Bytes::Here(bytes.into())))
+            .await
     }
 
     /// Reports the end of an action whose answer was stored piece by piece; `payload` is what the
@@ -280,7 +281,9 @@ impl Drop for Permit {
         if self.ended {
             return;
         }
-        let verdict = if self.handed {
+        let verdict = if self.handed || self.is_probe() {
+            // A probe that did not look must not say `not_done`: that would be about the attempt
+            // which it was to look up.
             Verdict::Unknown {
                 error: Note::from_lossy("the permit was dropped"),
             }
@@ -438,7 +441,7 @@ impl Held {
             _ => (false, false),
         };
         let own = match &brought.payload {
-            Some(Bytes::Here(bytes)) if !conflict && !repeated => Some(bytes.clone()),
+            Some(Bytes::Here(bytes)) if !conflict && !repeated => Some(Arc::clone(bytes)),
             Some(_) | None => None,
         };
         self.inner

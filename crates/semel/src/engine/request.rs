@@ -172,15 +172,38 @@ impl Request {
         self
     }
 
+    pub(crate) fn name(&self) -> Result<Label> {
+        self.name
+            .clone()
+            .map_err(|error| Error::InvalidInput(error.to_string()))
+    }
+
+    /// Says whether the action only reads, so that nothing is to be recorded.
+    pub(crate) fn is_safe(&self) -> bool {
+        self.class == Class::Safe
+    }
+
+    /// Makes what the ledger stores of a request that a queue's workers carry out.
+    pub(crate) fn queued_spec(&self) -> Result<Arc<Spec>> {
+        let max_attempts = self.max_attempts.or(Some(Policy::QUEUED_ATTEMPTS));
+        Self {
+            max_attempts,
+            ..self.clone()
+        }
+        .spec()
+    }
+
     /// Makes what the ledger stores of this request.
     pub(crate) fn spec(&self) -> Result<Arc<Spec>> {
+        if self.is_safe() {
+            return Err(Error::InvalidInput(
+                "a safe action changes nothing and needs no claim: just do it".to_owned(),
+            ));
+        }
         if let Some(refused) = &self.refused {
             return Err(Error::InvalidInput(refused.clone()));
         }
-        let name = self
-            .name
-            .clone()
-            .map_err(|error| Error::InvalidInput(error.to_string()))?;
+        let name = self.name()?;
         let input = match &self.input {
             InputBytes::None => Input::None,
             InputBytes::Json(json) => Input::Json(json),

@@ -7,6 +7,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::RuntimeFlavor;
 
 /// The most items that may wait; beyond it the store says that it is not available, since memory
 /// must stay bounded whatever the load.
@@ -15,6 +18,10 @@ pub const QUEUE_MAX: usize = 65_536;
 /// The most items of one group: a larger one would hold the other processes up for longer than
 /// the sync that it saves.
 pub const GROUP_MAX: usize = 512;
+
+/// The longest write after which the next caller may still write in its own thread: a slow disk must
+/// not hold a runtime's threads up.
+const DIRECT_MAX: Duration = Duration::from_millis(2);
 
 /// Writes groups of items and answers each of them itself.
 pub trait Sink: Send + 'static {
@@ -42,6 +49,8 @@ struct State<S: Sink> {
     /// The sink, unless somebody is writing with it.
     sink: Option<S>,
     closed: bool,
+    /// Whether the last write took longer than a caller's thread may be held up.
+    slow: bool,
     /// The sink was lost to a panic: nothing can be written any more.
     broken: bool,
 }
@@ -77,6 +86,7 @@ impl<S: Sink> Group<S> {
             queue: VecDeque::new(),
             sink: Some(sink),
             closed: false,
+            slow: false,
             broken: false,
         };
         let shared = Arc::new(Shared {
@@ -99,7 +109,8 @@ impl<S: Sink> Group<S> {
     /// [`Overloaded`] when [`QUEUE_MAX`] items wait; the item is not taken.
     pub fn submit(&self, item: S::Item, direct: Direct) -> Result<(), Overloaded> {
         let mut state = self.shared.lock();
-        if direct != Direct::No
+        if direct == Direct::Here
+            && !state.slow
             && state.queue.is_empty()
             && let Some(sink) = state.sink.take()
         {
@@ -107,9 +118,10 @@ impl<S: Sink> Group<S> {
             let mut held = Held {
                 shared: &self.shared,
                 sink: Some(sink),
+                slow: false,
             };
             if held.sink().try_ready() {
-                run_direct(direct, || held.sink().write(&mut vec![item]));
+                held.write(&mut vec![item]);
                 return Ok(());
             }
             drop(held);
@@ -131,11 +143,18 @@ impl<S: Sink> Group<S> {
 struct Held<'a, S: Sink> {
     shared: &'a Shared<S>,
     sink: Option<S>,
+    slow: bool,
 }
 
 impl<S: Sink> Held<'_, S> {
     fn sink(&mut self) -> &mut S {
         self.sink.as_mut().expect("the sink is held until the drop")
+    }
+
+    fn write(&mut self, items: &mut Vec<S::Item>) {
+        let begun = Instant::now();
+        self.sink().write(items);
+        self.slow = begun.elapsed() > DIRECT_MAX;
     }
 }
 
@@ -148,6 +167,7 @@ impl<S: Sink> Drop for Held<'_, S> {
             state.queue.clear();
         } else {
             state.sink = self.sink.take();
+            state.slow = self.slow;
         }
         if !state.queue.is_empty() || state.broken {
             self.shared.work.notify_one();
@@ -162,28 +182,20 @@ pub enum Direct {
     No,
     /// In this thread.
     Here,
-    /// In this thread, after telling the runtime that it will block.
-    InPlace,
 }
 
 impl Direct {
-    /// Finds out what the calling thread may do: a runtime with one thread must not be blocked.
+    /// Finds out what the calling thread may do: a runtime with one thread must not be blocked, and
+    /// one with several can spare one for a sync.
     #[must_use]
     pub fn here() -> Self {
         match tokio::runtime::Handle::try_current() {
             Err(_) => Self::Here,
             Ok(handle) => match handle.runtime_flavor() {
-                tokio::runtime::RuntimeFlavor::MultiThread => Self::InPlace,
+                RuntimeFlavor::MultiThread => Self::Here,
                 _ => Self::No,
             },
         }
-    }
-}
-
-fn run_direct(direct: Direct, write: impl FnOnce()) {
-    match direct {
-        Direct::InPlace => tokio::task::block_in_place(write),
-        Direct::Here | Direct::No => write(),
     }
 }
 
@@ -210,8 +222,9 @@ fn write_groups<S: Sink>(shared: &Shared<S>) {
         let mut held = Held {
             shared,
             sink: Some(sink),
+            slow: false,
         };
-        held.sink().write(&mut items);
+        held.write(&mut items);
         drop(held);
         items.clear();
     }

@@ -40,7 +40,7 @@ struct Row {
 
 #[derive(Debug)]
 enum Held {
-    Bytes(Vec<u8>),
+    Bytes(Arc<[u8]>),
     Stream(Fence),
 }
 
@@ -65,6 +65,18 @@ impl MemoryStore {
     }
 }
 
+fn check_size(bytes: &[u8]) -> Result<()> {
+    let (size, limit) = (bytes.len(), PAYLOAD_MAX);
+    if size > limit {
+        return Err(StoreError::TooLarge {
+            what: "the payload",
+            size,
+            limit,
+        });
+    }
+    Ok(())
+}
+
 impl State {
     fn seq(&self) -> u64 {
         self.log.len() as u64
@@ -81,15 +93,8 @@ impl State {
     }
 
     fn commit(&mut self, change: Change, stamp: Stamp) -> Result<Commit> {
-        if let NewPayload::Bytes { bytes, .. } = &change.payload
-            && bytes.len() > PAYLOAD_MAX
-        {
-            let (size, limit) = (bytes.len(), PAYLOAD_MAX);
-            return Err(StoreError::TooLarge {
-                what: "the payload",
-                size,
-                limit,
-            });
+        if let NewPayload::Bytes { bytes, .. } = &change.payload {
+            check_size(bytes)?;
         }
         if let Some(guard) = change.guard
             && self.rows.get(&guard.place).map(|row| row.record.version()) != Some(guard.version)
@@ -110,21 +115,24 @@ impl State {
             | (Expected::Version(..), Current::Absent(_)) => false,
         };
         if !as_expected {
-            return Ok(Commit::Conflict(current));
+            // A dropped key may have begun anew at another place.
+            let there = current.record().is_some().then_some(place).flatten();
+            let place = there.or_else(|| self.places.get(&change.key).copied());
+            return Ok(Commit::Conflict(self.current(place)));
         }
         let seq = self.seq() + 1;
         let place = place
             .filter(|_| current.record().is_some())
             .unwrap_or(Place(seq));
+        let known = current.record().is_some() || change.next.is_some();
         self.store(place, &change.key, change.next, change.payload);
-        let placed = self.rows.contains_key(&place).then_some(place);
         self.log.push(Logged {
             seq,
-            place: placed,
+            place: known.then_some(place),
             entry: change.entry,
         });
         self.stamp = Some(stamp);
-        Ok(Commit::Done(self.current(placed)))
+        Ok(Commit::Done(self.current(Some(place))))
     }
 
     fn store(
@@ -143,7 +151,12 @@ impl State {
         let old = self.rows.remove(&place).and_then(|row| row.payload);
         let payload = match payload {
             NewPayload::Keep => old,
-            NewPayload::Bytes { bytes, .. } => Some(Held::Bytes(bytes)),
+            NewPayload::Bytes { bytes, replaces } => {
+                if replaces {
+                    self.chunks.retain(|(of, _), _| *of != place);
+                }
+                Some(Held::Bytes(bytes))
+            }
             NewPayload::Stream(fence) => Some(Held::Stream(fence)),
             NewPayload::Erase => {
                 self.chunks.retain(|(of, _), _| *of != place);
@@ -156,7 +169,7 @@ impl State {
 
     fn payload(&self, place: Place) -> Option<Vec<u8>> {
         match self.rows.get(&place)?.payload.as_ref()? {
-            Held::Bytes(bytes) => Some(bytes.clone()),
+            Held::Bytes(bytes) => Some(bytes.to_vec()),
             Held::Stream(fence) => {
                 let chunks = self.chunks.get(&(place, *fence));
                 Some(
@@ -242,6 +255,9 @@ impl Store for MemoryStore {
 
     fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Pending<'_, Result<()>> {
         Box::pin(async move {
+            chunks
+                .iter()
+                .try_for_each(|chunk| check_size(&chunk.bytes))?;
             self.state()
                 .chunks
                 .entry((place, fence))

@@ -165,7 +165,7 @@ pub enum NewPayload {
     /// Stores these bytes.
     Bytes {
         /// The bytes.
-        bytes: Vec<u8>,
+        bytes: Arc<[u8]>,
         /// Whether an earlier payload is to be erased.
         replaces: bool,
     },

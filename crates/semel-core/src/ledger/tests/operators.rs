@@ -53,6 +53,9 @@ fn the_tables_have_a_column_for_every_command() {
     assert_eq!(commands, Command::NAMES.into_iter().collect());
 }
 
+/// Makes an order in a world.
+type Asked = fn(&World) -> Command;
+
 /// An order leads to this state.
 fn accepted(state: S, event: E) -> Written {
     written(state, ordered(state), &[event])
@@ -308,7 +311,7 @@ fn buried(t: &mut Table) {
 
 /// The repeat of the last accepted order gets the same answer, in whatever state it led to.
 fn repeats_of_accepted_orders(t: &mut Table) {
-    let given: [(World, fn(&World) -> Command, S); 7] = [
+    let given: [(World, Asked, S); 7] = [
         (doubtful(hold()), |w| w.resolve_done(GOOD), S::Succeeded),
         (doubtful(hold()), |w| w.resolve_done(BAD), S::Failed),
         (doubtful(hold()), World::resolve_not_done, S::Pending),

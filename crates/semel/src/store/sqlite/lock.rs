@@ -9,6 +9,9 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What the name of the turn file adds to the store's.
+pub(super) const TURN: &str = "-turn";
+
 /// The two lock files of a store, opened by this process.
 #[derive(Debug)]
 pub(super) struct Turnstile {
@@ -21,9 +24,22 @@ impl Turnstile {
     pub(super) fn open(store: &Path) -> io::Result<Self> {
         Ok(Self {
             queue: open(&beside(store, "-queue"))?,
-            turn: open(&beside(store, "-turn"))?,
+            turn: open(&beside(store, TURN))?,
             held: false,
         })
+    }
+
+    /// Leaves this process's mark in the turn file; returns whether it was there already.
+    ///
+    /// Only the one whose turn it is may do so, and must before it commits.
+    pub(super) fn mark(&self, mark: &[u8; 16]) -> io::Result<bool> {
+        use std::os::unix::fs::FileExt as _;
+        let mut found = [0; 16];
+        if self.turn.read_at(&mut found, 0)? == found.len() && found == *mark {
+            return Ok(true);
+        }
+        self.turn.write_all_at(mark, 0)?;
+        Ok(false)
     }
 
     /// Waits for this process's turn; does nothing when it has come already.
@@ -55,8 +71,8 @@ impl Turnstile {
 
     pub(super) fn leave(&mut self) -> io::Result<()> {
         if self.held {
-            self.held = false;
             self.turn.unlock()?;
+            self.held = false;
         }
         Ok(())
     }
@@ -74,6 +90,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
         .truncate(false)
+        .read(true)
         .write(true)
         .mode(0o600)
         .open(path)

@@ -1,12 +1,15 @@
 //! The embedded store: one SQLite file that several processes share.
 
 mod body;
+mod cache;
+mod filter;
 mod index;
 mod lock;
 mod open;
 mod payload;
 mod reader;
 mod schema;
+mod shared;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -15,13 +18,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use semel_core::clock::{Reading, Stamp, judge};
-use semel_core::ledger::Fence;
 use semel_core::ledger::codec::{encode_entry, encode_record};
+use semel_core::ledger::{Command, Entry, Event, Fence, StateKind};
 use semel_core::{KeyHash, Timestamp};
 use tokio::sync::oneshot;
 
 use self::index::Hash;
-use self::writer::{Item, Next, PackedPayload, Prepared, Shared, Writer, poisoned};
+use self::shared::{Shared, poisoned};
+use self::writer::{Item, Next, PackedPayload, Prepared, Writer};
 use super::group::{Direct, Group};
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Logged, NewPayload, Page, Pending, Place, Query,
@@ -62,7 +66,7 @@ impl SqliteStore {
         let shared = writer.shared();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let readers = (0..cores.clamp(1, READERS_MAX))
-            .map(|_| open::connect(&path).map(Mutex::new))
+            .map(|_| open::connect(&path, open::Role::Read).map(Mutex::new))
             .collect::<Result<Vec<_>>>()?;
         let group = Group::start("semel-writer", writer).map_err(|error| {
             StoreError::Unavailable(format!("no thread for the writer: {error}"))
@@ -98,13 +102,62 @@ impl SqliteStore {
     }
 
     fn find(&self, key: &KeyHash) -> Result<Current> {
+        let age = match self.shared.cache.record(key) {
+            Ok(stored) => return Ok(Current::Stored(stored)),
+            Err(age) => age,
+        };
+        if age.is_some()
+            && let Some(as_of) = self.absent(key)
+        {
+            return Ok(Current::Absent(as_of));
+        }
+        let reader = self.reader();
+        let found = match self.find_with(&reader, key) {
+            // Another process may have dropped the row between the two looks.
+            Err(StoreError::Corrupt(_)) => self.find_with(&reader, key),
+            found => found,
+        }?;
+        if let (Some(age), Current::Stored(stored)) = (age, &found)
+            && matches!(
+                stored.record.kind(),
+                StateKind::Succeeded | StateKind::Failed
+            )
+        {
+            self.shared.cache.keep(age, *key, stored);
+        }
+        Ok(found)
+    }
+
+    /// Proves from memory that nothing is stored under a key, where that is possible; only while
+    /// nobody else has committed.
+    fn absent(&self, key: &KeyHash) -> Option<AbsentAsOf> {
+        let hash = Hash::of(key);
+        let tail = self.shared.tail.read().unwrap_or_else(poisoned);
+        let absent = tail.get(hash).is_none() && !tail.may_be_indexed(hash);
+        absent.then_some(AbsentAsOf(tail.known_through))
+    }
+
+    fn find_with(&self, reader: &Connection, key: &KeyHash) -> Result<Current> {
+        self.shared.look(reader)?;
         // The tail is looked at before the file: what is in neither was absent as of then.
         let (in_tail, as_of) = {
             let tail = self.shared.tail.read().unwrap_or_else(poisoned);
             (tail.get(Hash::of(key)), AbsentAsOf(tail.known_through))
         };
-        let found = reader::find(&self.reader(), key, in_tail)?;
+        let found = reader::find(reader, key, in_tail)?;
         Ok(found.map_or(Current::Absent(as_of), Current::Stored))
+    }
+
+    fn find_payload(&self, place: Place) -> Result<Option<Vec<u8>>> {
+        let age = match self.shared.cache.payload(place) {
+            Ok(bytes) => return Ok(Some(bytes.to_vec())),
+            Err(age) => age,
+        };
+        let found = payload::load(&self.reader(), place.0)?;
+        if let (Some(age), Some(bytes)) = (age, &found) {
+            self.shared.cache.keep_payload(age, place, bytes);
+        }
+        Ok(found)
     }
 
     /// Hands an item to the writer and waits for the answer.
@@ -142,6 +195,7 @@ impl SqliteStore {
             }),
             payload,
             guard: change.guard,
+            changes_settled: changes_settled(&change.entry),
         });
         self.ask(|sender| Item::Change(prepared, sender)).await
     }
@@ -171,7 +225,7 @@ impl Store for SqliteStore {
     }
 
     fn payload(&self, place: Place) -> Pending<'_, Result<Option<Vec<u8>>>> {
-        Box::pin(async move { payload::load(&self.reader(), place.0) })
+        Box::pin(async move { self.find_payload(place) })
     }
 
     fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Pending<'_, Result<()>> {
@@ -236,5 +290,26 @@ fn failed(doing: &str, error: &rusqlite::Error) -> StoreError {
         }
         Some(ErrorCode::DiskFull) => StoreError::Unavailable(format!("{text}: the disk is full")),
         Some(_) | None => StoreError::Unavailable(text),
+    }
+}
+
+/// Says whether a command changes a record that was settled before: those are the ones that may be
+/// kept in memory.
+fn changes_settled(entry: &Entry) -> bool {
+    match &entry.command {
+        Command::Submit(_) | Command::Begin(_) | Command::Renew(_) | Command::Expire(_) => false,
+        // A report can contradict the outcome, or be the first definite word of an older attempt.
+        Command::Settle(_) => {
+            let changing = [Event::Conflict, Event::MarkCleared];
+            entry.events.iter().any(|event| changing.contains(event))
+        }
+        Command::Resolve(_)
+        | Command::Retry(_)
+        | Command::Cancel(_)
+        | Command::Forget(_)
+        | Command::Bury(_)
+        | Command::Drop(_)
+        | Command::Deliver(_)
+        | Command::Adopt(_) => true,
     }
 }

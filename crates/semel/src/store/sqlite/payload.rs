@@ -1,4 +1,4 @@
-//! Payloads: kept apart from the rows, one blob per group, erased in place.
+//! Payloads: kept apart from the records, several small ones to a row, erased in place.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -162,8 +162,8 @@ pub(super) fn erase(connection: &Connection, id: u64) -> rusqlite::Result<()> {
     else {
         return Ok(());
     };
-    // The group's blob keeps its length, so that the others stay where they are; when the last
-    // one is erased the whole blob goes.
+    // The row keeps its length, so that the others in it stay where they are; when the last one
+    // is erased the whole row goes.
     let erased = vec![ERASED; usize::try_from(length).unwrap_or(0)];
     connection
         .prepare_cached(

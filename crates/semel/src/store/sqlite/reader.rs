@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 use semel_core::KeyHash;
+use semel_core::ledger::StateKind;
 use semel_core::ledger::codec::decode_record;
-use semel_core::ledger::{Record, StateKind};
 
 use super::body::read_entries;
 use super::failed;
@@ -125,9 +125,6 @@ pub(super) fn list(connection: &Connection, query: &Query) -> Result<Page> {
                 continue;
             }
             let stored = decode(id.cast_unsigned(), version, state, &bytes)?;
-            if past(query, &stored.record) {
-                return Ok(page);
-            }
             if query.matches(&stored.record) {
                 if page.items.len() == limit {
                     page.next = page.items.last().map(|stored: &Stored| stored.place);
@@ -136,20 +133,6 @@ pub(super) fn list(connection: &Connection, query: &Query) -> Result<Page> {
                 page.items.push(stored);
             }
         }
-    }
-}
-
-/// Says whether this record and all older ones lie before the wanted time.
-///
-/// Rows are in the order of creation, give or take the clock's small steps backward, for which a
-/// day is ample.
-fn past(query: &Query, record: &Record) -> bool {
-    let day = std::time::Duration::from_secs(24 * 60 * 60);
-    match (query.since, record.operation()) {
-        (Some(since), Some(operation)) => {
-            !query.oldest_first && operation.created_at.plus(day) < since
-        }
-        (Some(_) | None, _) => false,
     }
 }
 

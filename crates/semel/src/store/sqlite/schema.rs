@@ -16,7 +16,8 @@ const MIGRATIONS: &[&str] = &[FORMAT_1];
 pub(super) const FORMAT: i64 = MIGRATIONS.len() as i64;
 
 /// Rows are appended in the order of their first log entry, so that a claim and its settlement
-/// touch the newest pages only. The one random structure, from hash to row, is narrow and filled
+/// touch the newest pages only; `room` keeps a running row as long as it will be when it is settled,
+/// so that settling splits no page. The one random structure, from hash to row, is narrow and filled
 /// later in sorted slices (see `index.rs`); until then `log.fresh` finds new rows.
 const FORMAT_1: &str = "
 CREATE TABLE operations (
@@ -27,6 +28,7 @@ CREATE TABLE operations (
     payload_offset INTEGER,
     payload_length INTEGER,
     stream_fence INTEGER,
+    room BLOB,
     record BLOB NOT NULL
 ) STRICT;
 

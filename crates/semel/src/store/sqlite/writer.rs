@@ -2,21 +2,23 @@
 //! answers each after COMMIT has returned.
 
 use std::collections::HashMap;
-use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
 
 use rusqlite::{Connection, OptionalExtension};
 use semel_core::KeyHash;
 use semel_core::clock::{Stamp, judge};
-use semel_core::ledger::{Fence, Record, StateKind};
+use semel_core::ledger::{Fence, Record, StateKind, Version};
 use tokio::sync::oneshot;
 
-use super::body::{Body, read_fresh, read_stamp, write_stamp};
+use super::body::{Body, write_stamp};
+use super::cache::Cache;
 use super::index::{self, Fold, Folder, Hash, Tail};
-use super::lock::Turnstile;
-use super::{failed, open, payload, reader, schema};
+use super::lock::{TURN, Turnstile, beside};
+use super::shared::{Shared, last_group, poisoned};
+use super::{failed, filter, open, payload, reader, schema};
 use crate::clock::Clock;
-use crate::store::group::Sink;
+use crate::store::group::{GROUP_MAX, Sink};
 use crate::store::{
     AbsentAsOf, Commit, Current, Expected, Guard, Place, Result, StoreError, Stored,
 };
@@ -26,6 +28,16 @@ const FOLD_PER_CLAIM: usize = 2;
 
 /// The fewest rows that a slice puts in: a smaller one would cost a page more than it saves.
 const FOLD_SLICE_MIN: usize = 256;
+
+/// By how many bytes a row grows, roughly, when it is settled with a payload.
+const ROOM: i64 = 56;
+
+/// The bytes of small payloads that share a row: with them it fits on one page, which is all that a
+/// replay reads.
+const PAYLOAD_ROW: usize = 3_600;
+
+/// Rows that a process makes before it keeps a filter: a short-lived one would never earn it back.
+const FILTER_AFTER: u64 = 1_024;
 
 /// Rows that one call to tidy up puts in.
 const TIDY_SLICE: usize = 4_096;
@@ -56,6 +68,8 @@ pub(super) struct Prepared {
     pub(super) next: Option<Next>,
     pub(super) payload: PackedPayload,
     pub(super) guard: Option<Guard>,
+    /// Whether the record may be kept in memory as it was.
+    pub(super) changes_settled: bool,
 }
 
 #[derive(Debug)]
@@ -90,16 +104,10 @@ pub(super) struct Writer {
     data_version: i64,
     next_seq: u64,
     fold_debt: usize,
+    path: PathBuf,
+    /// Rows that this process has made since its filter was last begun.
+    created: u64,
     group: GroupRows,
-}
-
-/// What the writer tells the readers of its own process.
-#[derive(Debug)]
-pub(super) struct Shared {
-    /// The rows that the narrow table does not have yet.
-    pub(super) tail: RwLock<Tail>,
-    /// The last stored time.
-    pub(super) stamp: RwLock<Option<Stamp>>,
 }
 
 /// What the present transaction adds.
@@ -107,14 +115,11 @@ pub(super) struct Shared {
 struct GroupRows {
     staged: HashMap<Hash, u64>,
     body: Body,
-    payloads: Vec<u8>,
-    payloads_live: i64,
+    payloads: Vec<PayloadRow>,
     folded: Option<Fold>,
     wrote: bool,
-}
-
-pub(super) fn poisoned<T>(error: PoisonError<T>) -> T {
-    error.into_inner()
+    /// Settled records that the group changes.
+    touched: Vec<(KeyHash, Place)>,
 }
 
 impl Writer {
@@ -122,12 +127,14 @@ impl Writer {
         let mut lock = Turnstile::open(path).map_err(|error| unlocked(&error))?;
         // Even the first look may have to recover the log, so it queues like every write.
         lock.enter().map_err(|error| unlocked(&error))?;
-        let mut connection = open::connect(path)?;
+        let mut connection = open::connect(path, open::Role::Write)?;
         schema::migrate(&mut connection)?;
         let fold = Fold::load(&connection).map_err(|error| failed("open the index", &error))?;
         let shared = Shared {
             tail: RwLock::new(Tail::new(&fold)),
             stamp: RwLock::new(None),
+            cache: Cache::open(&beside(path, TURN), own_mark()?)
+                .map_err(|error| unlocked(&error))?,
         };
         let mut writer = Self {
             connection,
@@ -139,6 +146,8 @@ impl Writer {
             data_version: 0,
             next_seq: 1,
             fold_debt: 0,
+            path: path.to_owned(),
+            created: 0,
             group: GroupRows::default(),
         };
         writer.catch_up()?;
@@ -163,24 +172,19 @@ impl Writer {
         let fold =
             Fold::load(&self.connection).map_err(|error| failed("read the index", &error))?;
         let mut tail = self.shared.tail.write().unwrap_or_else(poisoned);
+        self.shared.cache.clear();
         if self.stale {
             *tail = Tail::new(&fold);
+            self.created = 0;
             self.folder = Folder::new(fold);
         } else {
             tail.advance(&fold);
             self.folder.fold = fold;
         }
-        let known = tail.known_through;
-        for group in groups_after(&self.connection, known)? {
-            for (hash, id) in read_fresh(&group.fresh)? {
-                tail.add(hash, id);
-            }
-            tail.known_through = group.last_seq;
-        }
-        let last = last_group(&self.connection)?;
-        if let Some((last_seq, stamp)) = last {
+        tail.learn(&self.connection)?;
+        self.next_seq = 1;
+        if let Some((last_seq, stamp)) = last_group(&self.connection)? {
             self.next_seq = last_seq + 1;
-            tail.known_through = tail.known_through.max(last_seq);
             *self.shared.stamp.write().unwrap_or_else(poisoned) = Some(stamp);
         }
         self.data_version = version;
@@ -192,9 +196,10 @@ impl Writer {
         let entered = self.lock.enter().map_err(|error| unlocked(&error));
         let mut answers = Vec::with_capacity(items.len());
         let written = entered.and_then(|()| self.transact(items, &mut answers));
-        // The others' turn comes before the answers: they have waited for longer.
-        let left = self.lock.leave().map_err(|error| unlocked(&error));
-        match written.and(left) {
+        // The others' turn comes before the answers: they have waited for longer. If it cannot be
+        // given up, it is kept, and given up with the next group; what was written is written.
+        let _kept = self.lock.leave();
+        match written {
             Ok(()) => answers.into_iter().for_each(Answer::tell),
             Err(error) => {
                 answers.into_iter().for_each(|answer| answer.fail(&error));
@@ -224,6 +229,11 @@ impl Writer {
 
     fn fill(&mut self, items: &mut Vec<Item>, answers: &mut Vec<Answer>) -> Result<()> {
         self.catch_up()?;
+        // Others must not answer from memory once this is committed; and this process may, as it
+        // has just caught up.
+        self.lock
+            .mark(self.shared.cache.mark())
+            .map_err(|error| unlocked(&error))?;
         for item in items.drain(..) {
             match item {
                 Item::Change(change, answer) => {
@@ -277,17 +287,7 @@ impl Writer {
                 Some(stored) => Ok(Commit::Conflict(Current::Stored(stored))),
                 None => self.create(change),
             },
-            Expected::Version(place, version) => {
-                let found = self.version_of(place)?;
-                if found == Some(version.0) {
-                    return self.replace(change, place);
-                }
-                let current = reader::row(&self.connection, place.0)?;
-                Ok(Commit::Conflict(current.map_or_else(
-                    || Current::Absent(AbsentAsOf(self.next_seq - 1)),
-                    Current::Stored,
-                )))
-            }
+            Expected::Version(place, version) => self.replace(change, place, version),
         }
     }
 
@@ -339,7 +339,8 @@ impl Writer {
         self.connection
             .prepare_cached(
                 "INSERT INTO operations (id, version, state, payload_row, payload_offset,
-                    payload_length, stream_fence, record) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                    payload_length, stream_fence, room, record)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, zeroblob(?8), ?9)",
             )
             .and_then(|mut statement| {
                 statement.execute((
@@ -350,10 +351,12 @@ impl Writer {
                     payload.offset,
                     payload.length,
                     payload.fence,
+                    ROOM,
                     &next.bytes,
                 ))
             })
             .map_err(|error| failed("store a record", &error))?;
+        self.stage_payload(&change.payload);
         let hash = Hash::of(&change.key);
         self.group.staged.insert(hash, id);
         self.group.body.push_fresh(hash, id);
@@ -365,25 +368,64 @@ impl Writer {
         })))
     }
 
-    fn replace(&mut self, change: &Prepared, place: Place) -> Result<Commit> {
+    fn replace(&mut self, change: &Prepared, place: Place, version: Version) -> Result<Commit> {
         let Some(next) = &change.next else {
-            return self.remove(change, place);
+            return self.remove(change, place, version);
         };
+        let erases = match change.payload {
+            PackedPayload::Erase => true,
+            PackedPayload::Bytes { replaces, .. } => replaces,
+            PackedPayload::Keep | PackedPayload::Stream(_) => false,
+        };
+        if erases {
+            if self.version_of(place)? != Some(version.0) {
+                return self.conflict(&change.key, place);
+            }
+            payload::erase(&self.connection, place.0)
+                .map_err(|error| failed("erase a payload", &error))?;
+        }
         let id = place.0.cast_signed();
         let state = next.record.kind();
+        let (old, new) = (
+            version.0.cast_signed(),
+            next.record.version().0.cast_signed(),
+        );
+        let payload = self.place_payload(&change.payload);
         let stored = if matches!(change.payload, PackedPayload::Keep) {
             self.connection
                 .prepare_cached(
-                    "UPDATE operations SET version = ?2, state = ?3, record = ?4 WHERE id = ?1",
+                    "UPDATE operations SET version = ?3, state = ?4, record = ?5
+                     WHERE id = ?1 AND version = ?2",
                 )
                 .and_then(|mut statement| {
-                    let version = next.record.version().0.cast_signed();
-                    statement.execute((id, version, state.code(), &next.bytes))
+                    statement.execute((id, old, new, state.code(), &next.bytes))
                 })
         } else {
-            self.replace_with_payload(change, next, id)
+            self.connection
+                .prepare_cached(
+                    "UPDATE operations SET version = ?3, state = ?4, record = ?5, payload_row = ?6,
+                        payload_offset = ?7, payload_length = ?8, stream_fence = ?9, room = NULL
+                     WHERE id = ?1 AND version = ?2",
+                )
+                .and_then(|mut statement| {
+                    statement.execute((
+                        id,
+                        old,
+                        new,
+                        state.code(),
+                        &next.bytes,
+                        payload.row,
+                        payload.offset,
+                        payload.length,
+                        payload.fence,
+                    ))
+                })
         };
-        stored.map_err(|error| failed("store a record", &error))?;
+        if stored.map_err(|error| failed("store a record", &error))? == 0 {
+            return self.conflict(&change.key, place);
+        }
+        self.touch(change, place);
+        self.stage_payload(&change.payload);
         self.list_open(place, state)?;
         self.log(Some(place), &change.entry);
         Ok(Commit::Done(Current::Stored(Stored {
@@ -392,41 +434,32 @@ impl Writer {
         })))
     }
 
-    fn replace_with_payload(
-        &mut self,
-        change: &Prepared,
-        next: &Next,
-        id: i64,
-    ) -> rusqlite::Result<usize> {
-        let erases = match change.payload {
-            PackedPayload::Erase => true,
-            PackedPayload::Bytes { replaces, .. } => replaces,
-            PackedPayload::Keep | PackedPayload::Stream(_) => false,
-        };
-        if erases {
-            payload::erase(&self.connection, id.cast_unsigned())?;
+    /// Forgets a settled record before its change is committed, and remembers to do so after.
+    fn touch(&mut self, change: &Prepared, place: Place) {
+        if change.changes_settled {
+            self.shared.cache.forget(&change.key, place);
+            self.group.touched.push((change.key, place));
         }
-        let payload = self.place_payload(&change.payload);
-        self.connection
-            .prepare_cached(
-                "UPDATE operations SET version = ?2, state = ?3, payload_row = ?4,
-                    payload_offset = ?5, payload_length = ?6, stream_fence = ?7, record = ?8
-                 WHERE id = ?1",
-            )?
-            .execute((
-                id,
-                next.record.version().0.cast_signed(),
-                next.record.kind().code(),
-                payload.row,
-                payload.offset,
-                payload.length,
-                payload.fence,
-                &next.bytes,
-            ))
+    }
+
+    /// Hands back what is stored instead of what a change expected: perhaps at another place, when
+    /// the record was dropped and its key has begun anew.
+    fn conflict(&self, key: &KeyHash, place: Place) -> Result<Commit> {
+        let current = match reader::row(&self.connection, place.0)? {
+            Some(stored) => Some(stored),
+            None => self.find(key, AbsentAsOf(0))?,
+        };
+        Ok(Commit::Conflict(current.map_or_else(
+            || Current::Absent(AbsentAsOf(self.next_seq - 1)),
+            Current::Stored,
+        )))
     }
 
     /// Removes the last trace of a key.
-    fn remove(&mut self, change: &Prepared, place: Place) -> Result<Commit> {
+    fn remove(&mut self, change: &Prepared, place: Place, version: Version) -> Result<Commit> {
+        if self.version_of(place)? != Some(version.0) {
+            return self.conflict(&change.key, place);
+        }
         // Other processes may know the row from the log's tail: it is indexed first, so that
         // nobody looks for it there any more.
         while self.folded().indexed_through < place.0 {
@@ -440,6 +473,7 @@ impl Writer {
                     .execute([place.0.cast_signed()])
             })
             .map_err(|error| failed("remove a record", &error))?;
+        self.touch(change, place);
         self.list_open(place, StateKind::Stub)?;
         self.log(Some(place), &change.entry);
         Ok(Commit::Done(Current::Absent(AbsentAsOf(self.next_seq - 1))))
@@ -462,7 +496,8 @@ impl Writer {
             .map_err(|error| failed("list an open operation", &error))
     }
 
-    fn place_payload(&mut self, payload: &PackedPayload) -> PayloadColumns {
+    /// Says where a payload will lie once it is staged.
+    fn place_payload(&self, payload: &PackedPayload) -> PayloadColumns {
         match payload {
             PackedPayload::Keep | PackedPayload::Erase => PayloadColumns::default(),
             PackedPayload::Stream(fence) => PayloadColumns {
@@ -470,17 +505,40 @@ impl Writer {
                 ..PayloadColumns::default()
             },
             PackedPayload::Bytes { packed, .. } => {
-                let offset = self.group.payloads.len();
-                self.group.payloads.extend_from_slice(packed);
-                self.group.payloads_live += 1;
+                let rows = &self.group.payloads;
+                let (index, offset) = match rows.last() {
+                    Some(row) if row.takes(packed) => (rows.len() - 1, row.bytes.len()),
+                    Some(_) | None => (rows.len(), 0),
+                };
                 PayloadColumns {
-                    row: Some(self.first_seq().cast_signed()),
+                    row: Some(self.payload_row(index)),
                     offset: i64::try_from(offset).ok(),
                     length: i64::try_from(packed.len()).ok(),
                     fence: None,
                 }
             }
         }
+    }
+
+    fn stage_payload(&mut self, payload: &PackedPayload) {
+        match payload {
+            PackedPayload::Bytes { packed, .. } => {
+                let rows = &mut self.group.payloads;
+                if rows.last().is_none_or(|row| !row.takes(packed)) {
+                    rows.push(PayloadRow::default());
+                }
+                if let Some(row) = rows.last_mut() {
+                    row.bytes.extend_from_slice(packed);
+                    row.live += 1;
+                }
+            }
+            PackedPayload::Keep | PackedPayload::Erase | PackedPayload::Stream(_) => {}
+        }
+    }
+
+    /// The number of one of this group's payload rows: they follow the log's order, too.
+    fn payload_row(&self, index: usize) -> i64 {
+        (self.first_seq() * GROUP_MAX as u64 + index as u64).cast_signed()
     }
 
     /// The number of this group's first entry, which is also the number of its payloads.
@@ -510,11 +568,11 @@ impl Writer {
                     statement.execute((first, last, stamp, &group.body.fresh, &group.body.bytes))
                 })
                 .map_err(|error| failed("append to the log", &error))?;
-            if group.payloads_live > 0 {
+            for (index, row) in group.payloads.iter().enumerate() {
                 self.connection
                     .prepare_cached("INSERT INTO payloads (id, live, body) VALUES (?1, ?2, ?3)")
                     .and_then(|mut statement| {
-                        statement.execute((first, group.payloads_live, &group.payloads))
+                        statement.execute((self.payload_row(index), row.live, &row.bytes))
                     })
                     .map_err(|error| failed("store payloads", &error))?;
             }
@@ -582,13 +640,24 @@ impl Writer {
         if let Err(error) = self.execute("COMMIT") {
             self.settle_failed_commit(&error)?;
         }
+        // Whoever read one of these before the commit must not keep it after.
+        for (key, place) in &self.group.touched {
+            self.shared.cache.forget(key, *place);
+        }
         let mut tail = self.shared.tail.write().unwrap_or_else(poisoned);
+        self.created += self.group.staged.len() as u64;
         for (hash, id) in self.group.staged.drain() {
             tail.add(hash, id);
         }
         tail.known_through = self.next_seq - 1;
         if let Some(fold) = &self.group.folded {
             tail.advance(fold);
+        }
+        let busy = tail.filter.is_none() && self.created >= FILTER_AFTER;
+        drop(tail);
+        if busy {
+            self.created = 0;
+            filter::fill(&self.shared, self.path.clone());
         }
         if self.group.body.count > 0 {
             *self.shared.stamp.write().unwrap_or_else(poisoned) = Some(stamp);
@@ -627,51 +696,37 @@ struct PayloadColumns {
     fence: Option<i64>,
 }
 
+/// Payloads that lie together in one row.
+#[derive(Default)]
+struct PayloadRow {
+    bytes: Vec<u8>,
+    live: i64,
+}
+
+impl PayloadRow {
+    fn takes(&self, packed: &[u8]) -> bool {
+        self.bytes.len() + packed.len() <= PAYLOAD_ROW
+    }
+}
+
 impl GroupRows {
     fn clear(&mut self) {
         self.staged.clear();
         self.body.clear();
         self.payloads.clear();
-        self.payloads_live = 0;
         self.folded = None;
         self.wrote = false;
+        self.touched.clear();
     }
 }
 
-struct LogGroup {
-    last_seq: u64,
-    fresh: Vec<u8>,
-}
-
-/// Reads which rows were made after a number of the log.
-fn groups_after(connection: &Connection, known: u64) -> Result<Vec<LogGroup>> {
-    let read = || {
-        connection
-            .prepare_cached(
-                "SELECT last_seq, fresh FROM log WHERE first_seq > ?1 ORDER BY first_seq",
-            )?
-            .query_map([known.cast_signed()], |row| {
-                Ok(LogGroup {
-                    last_seq: row.get::<_, i64>(0)?.cast_unsigned(),
-                    fresh: row.get(1)?,
-                })
-            })?
-            .collect::<rusqlite::Result<Vec<_>>>()
-    };
-    read().map_err(|error| failed("read the log", &error))
-}
-
-fn last_group(connection: &Connection) -> Result<Option<(u64, Stamp)>> {
-    let last: Option<(i64, Vec<u8>)> = connection
-        .prepare_cached("SELECT last_seq, stamp FROM log ORDER BY first_seq DESC LIMIT 1")
-        .and_then(|mut statement| {
-            statement
-                .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()
-        })
-        .map_err(|error| failed("read the log", &error))?;
-    last.map(|(seq, stamp)| Ok((seq.cast_unsigned(), read_stamp(&stamp)?)))
-        .transpose()
+/// Makes a mark unlike that of any other process, or of another store handle in this one.
+fn own_mark() -> Result<[u8; 16]> {
+    let mut mark = [0; 16];
+    getrandom::fill(&mut mark).map_err(|error| {
+        StoreError::Unavailable(format!("the system gives no randomness: {error}"))
+    })?;
+    Ok(mark)
 }
 
 fn unlocked(error: &std::io::Error) -> StoreError {

@@ -1,0 +1,117 @@
+//! What a process knows of the file without reading it: the tail of the index and the last time.
+//!
+//! The writer learns it in its transactions. A reader looks whether another process has written
+//! since, as an answer must rest on what is stored, and not on what was stored when this process
+//! last wrote.
+
+use std::sync::{PoisonError, RwLock};
+
+use rusqlite::{Connection, OptionalExtension};
+use semel_core::clock::Stamp;
+
+use super::body::{read_fresh, read_stamp};
+use super::cache::Cache;
+use super::failed;
+use super::index::{Fold, Tail};
+use crate::store::Result;
+
+/// What the writer and the readers of a process tell each other.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// The rows that the narrow table does not have yet.
+    pub(super) tail: RwLock<Tail>,
+    /// The last stored time.
+    pub(super) stamp: RwLock<Option<Stamp>>,
+    /// Settled records, and whether anybody else has committed since this process last looked.
+    pub(super) cache: Cache,
+}
+
+pub(super) fn poisoned<T>(error: PoisonError<T>) -> T {
+    error.into_inner()
+}
+
+impl Shared {
+    /// Learns what other processes have written, if they have.
+    pub(super) fn look(&self, connection: &Connection) -> Result<()> {
+        if self.cache.is_current() || self.knows_all(connection)? {
+            return Ok(());
+        }
+        let snapshot = connection
+            .unchecked_transaction()
+            .map_err(|error| failed("look for changes", &error))?;
+        let fold = Fold::load(&snapshot).map_err(|error| failed("read the index", &error))?;
+        let last = last_group(&snapshot)?;
+        let mut tail = self.tail.write().unwrap_or_else(poisoned);
+        // Whoever came first may have seen a later state of the file, which this one must not
+        // undo: the tail would then miss rows that it thinks are not in the table.
+        if let Some((last_seq, stamp)) = last.filter(|(seq, _)| *seq > tail.known_through) {
+            tail.advance(&fold);
+            tail.learn(&snapshot)?;
+            debug_assert_eq!(
+                tail.known_through, last_seq,
+                "the snapshot holds every group"
+            );
+            *self.stamp.write().unwrap_or_else(poisoned) = Some(stamp);
+        }
+        Ok(())
+    }
+
+    fn knows_all(&self, connection: &Connection) -> Result<bool> {
+        let newest: Option<i64> = connection
+            .prepare_cached("SELECT max(first_seq) FROM log")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+            .map_err(|error| failed("look for changes", &error))?;
+        let known = self.tail.read().unwrap_or_else(poisoned).known_through;
+        Ok(newest.is_none_or(|first| first.cast_unsigned() <= known))
+    }
+}
+
+impl Tail {
+    /// Reads which rows were made after what is known.
+    pub(super) fn learn(&mut self, connection: &Connection) -> Result<()> {
+        for group in groups_after(connection, self.known_through)? {
+            for (hash, id) in read_fresh(&group.fresh)? {
+                self.add(hash, id);
+            }
+            self.known_through = group.last_seq;
+        }
+        Ok(())
+    }
+}
+
+struct LogGroup {
+    last_seq: u64,
+    fresh: Vec<u8>,
+}
+
+/// Reads which rows were made after a number of the log.
+fn groups_after(connection: &Connection, known: u64) -> Result<Vec<LogGroup>> {
+    let read = || {
+        connection
+            .prepare_cached(
+                "SELECT last_seq, fresh FROM log WHERE first_seq > ?1 ORDER BY first_seq",
+            )?
+            .query_map([known.cast_signed()], |row| {
+                Ok(LogGroup {
+                    last_seq: row.get::<_, i64>(0)?.cast_unsigned(),
+                    fresh: row.get(1)?,
+                })
+            })?
+            .collect::<rusqlite::Result<Vec<_>>>()
+    };
+    read().map_err(|error| failed("read the log", &error))
+}
+
+/// Reads the number and the time of the last group.
+pub(super) fn last_group(connection: &Connection) -> Result<Option<(u64, Stamp)>> {
+    let last: Option<(i64, Vec<u8>)> = connection
+        .prepare_cached("SELECT last_seq, stamp FROM log ORDER BY first_seq DESC LIMIT 1")
+        .and_then(|mut statement| {
+            statement
+                .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()
+        })
+        .map_err(|error| failed("read the log", &error))?;
+    last.map(|(seq, stamp)| Ok((seq.cast_unsigned(), read_stamp(&stamp)?)))
+        .transpose()
+}
