@@ -51,6 +51,15 @@ fn pending(operation: &Operation, begin: &Begin, now: Timestamp) -> Result<Decis
             until: operation.run_at,
         });
     }
+    // A waiver holds for its window only: after it an upstream may have forgotten the key that an
+    // open attempt was sent with. A Retry since then was a person's own decision.
+    let waived = operation.spec.policy.on_doubt == OnDoubt::Retry && operation.attempt > 0;
+    if waived && operation.open_since().is_some() && !in_window(operation, now) {
+        return Err(Rejection::InDoubt {
+            own: false,
+            probe_at: None,
+        });
+    }
     Ok(grant(
         operation.clone(),
         begin,
@@ -58,6 +67,14 @@ fn pending(operation: &Operation, begin: &Begin, now: Timestamp) -> Result<Decis
         vec![Event::Begun],
         now,
     ))
+}
+
+/// Says whether the oldest open attempt began so lately that its doubt may be waived.
+fn in_window(operation: &Operation, now: Timestamp) -> bool {
+    let window = operation.spec.policy.retry_within;
+    operation
+        .open_since()
+        .is_some_and(|since| now < since.plus(window))
 }
 
 fn running(operation: &Operation, begin: &Begin, now: Timestamp) -> Result<Decision, Rejection> {
@@ -103,11 +120,7 @@ fn doubtful(judged: Judged<'_>, begin: &Begin, now: Timestamp) -> Result<Decisio
     match operation.spec.policy.on_doubt {
         OnDoubt::Hold => Err(held),
         OnDoubt::Retry => {
-            let window = operation.spec.policy.retry_within;
-            let in_window = operation
-                .open_since()
-                .is_some_and(|since| now < since.plus(window));
-            if !in_window || !operation.attempts_left() {
+            if !in_window(&operation, now) || !operation.attempts_left() {
                 return Err(held);
             }
             events.extend([Event::DoubtWaived, Event::Begun]);
@@ -141,11 +154,11 @@ fn doubtful(judged: Judged<'_>, begin: &Begin, now: Timestamp) -> Result<Decisio
 
 /// Returns when nothing that is in doubt can act any more, and the world has settled.
 fn probe_at(operation: &Operation) -> Timestamp {
-    let last_end = operation
+    let acts = operation
         .attempts
         .iter()
-        .map(|attempt| attempt.lease_until)
-        .max();
+        .filter(|attempt| attempt.kind == AttemptKind::Act);
+    let last_end = acts.map(|attempt| attempt.lease_until).max();
     last_end
         .unwrap_or_default()
         .plus(operation.spec.policy.settle_delay)

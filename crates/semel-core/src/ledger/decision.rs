@@ -76,7 +76,7 @@ pub struct Reported {
     pub state: StateKind,
     /// Whether the same was reported before.
     pub repeated: bool,
-    /// Whether it came after the attempt's lease or after others had decided.
+    /// Whether it came after the attempt's lease had ended, or settled what was open without it.
     pub late: bool,
     /// Whether it contradicts what is stored.
     pub conflict: bool,

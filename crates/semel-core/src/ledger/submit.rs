@@ -57,10 +57,13 @@ fn attach(operation: &Operation, submit: &Submit) -> Decision {
     let reply = Reply::Submitted { created: false };
     match (&operation.queue, &submit.queue) {
         (None, Some(queue)) => {
-            let next = Operation {
+            let mut next = Operation {
                 queue: Some(queue.clone()),
                 ..operation.clone()
             };
+            if next.state == State::Pending {
+                next.run_at = submit.run_at;
+            }
             write(next, vec![Event::QueueAttached], reply)
         }
         (None | Some(_), None) | (Some(_), Some(_)) => Decision::Answer(reply),

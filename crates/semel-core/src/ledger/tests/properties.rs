@@ -57,10 +57,12 @@ enum Step {
     Again(prop::sample::Index),
 }
 
-/// Which of the attempts that ever asked.
+/// Which attempt speaks.
 #[derive(Clone, Debug)]
 enum Who {
+    /// The last one that was granted.
     Latest,
+    /// Any that ever asked, granted or not.
     Any(prop::sample::Index),
 }
 
@@ -188,12 +190,11 @@ impl Run {
     }
 
     fn name(&self, who: &Who) -> &str {
-        let Some(latest) = self.names.last() else {
-            return "stranger";
-        };
-        match who {
-            Who::Latest => latest,
-            Who::Any(index) => index.get(&self.names).as_str(),
+        let operation = self.world.record.as_ref().and_then(Record::operation);
+        match (who, operation.and_then(Operation::latest)) {
+            (Who::Latest, Some(latest)) => latest.id.as_str(),
+            (Who::Any(index), _) if !self.names.is_empty() => index.get(&self.names).as_str(),
+            (Who::Latest | Who::Any(_), _) => "stranger",
         }
     }
 
@@ -202,22 +203,28 @@ impl Run {
             self.names.push(format!("n{}", self.names.len()));
         }
         let w = &self.world;
+        let asking = match (&step, self.names.last()) {
+            (
+                Step::Begin {
+                    attempt: Some(who), ..
+                },
+                _,
+            ) => self.name(who),
+            (_, Some(fresh)) => fresh,
+            (_, None) => "stranger",
+        };
         match step {
             Step::Wait(_) => w.expire(),
             Step::Submit { queued, run_at } => {
                 w.submit_to(queued.then_some("mail"), run_at.map(at))
             }
-            Step::Begin {
-                attempt,
-                worker,
-                alive,
-            } => Command::Begin(Begin {
+            Step::Begin { worker, alive, .. } => Command::Begin(Begin {
                 worker,
                 sighting: alive.map(|alive| Sighting {
                     fence: w.fence(),
                     alive,
                 }),
-                ..w.asks_to_begin(self.name(&attempt.unwrap_or(Who::Latest)))
+                ..w.asks_to_begin(asking)
             }),
             Step::Renew(attempt) => w.renew(self.name(&attempt)),
             Step::Settle {

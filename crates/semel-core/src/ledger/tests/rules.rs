@@ -336,6 +336,21 @@ fn a_doubt_outside_its_window_is_held() {
 }
 
 #[test]
+fn a_waived_doubt_that_waits_for_another_attempt_is_held_after_its_window() {
+    // The first attempt is open, the second proved that it did nothing.
+    let waiting = doubtful(retry())
+        .then(|w| w.begin("b"))
+        .then(|w| w.not_done("b"));
+    assert_eq!(waiting.kind(), Some(S::Pending));
+    assert!(grants(&waiting, |w| w.begin("c")));
+    let late = waiting.wait(WINDOW);
+    late.refuses(|w| w.begin("c"), IN_DOUBT);
+    // A person who knows more than the window does lets it go on.
+    let resolved = late.then(World::resolve_not_done);
+    assert!(grants(&resolved, |w| w.begin("c")));
+}
+
+#[test]
 fn every_waived_doubt_is_in_the_log_before_the_attempt_that_it_permits() {
     let mut world = doubtful(retry());
     for name in ["b", "c", "d"] {
@@ -574,6 +589,12 @@ fn queued_operations_wait_between_ten_attempts_and_die() {
     // A person may give fresh attempts, which start at once and count from one.
     let fresh = world.then(World::retry).then(|w| w.work("again"));
     assert_eq!(fresh.operation().attempt, 1);
+}
+
+#[test]
+fn a_queue_that_is_attached_later_brings_its_start_time() {
+    let queued = submitted().then(|w| w.submit_to(Some("mail"), Some(at(500))));
+    assert_eq!(queued.operation().run_at, Some(at(500)));
 }
 
 #[test]

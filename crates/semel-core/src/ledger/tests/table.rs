@@ -1,4 +1,4 @@
-//! What is expected of a decision, in short words, and the table that checks one case after another.
+//! What is expected of a decision, in short words, and the table that checks case after case.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
