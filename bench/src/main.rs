@@ -1,1 +1,169 @@
-fn main() {}
+//! Measures Semel beside the raw disk and beside what one would write first, in one run.
+
+mod core;
+mod curve;
+mod disk;
+mod engines;
+mod histogram;
+mod keys;
+mod load;
+mod machine;
+mod progress;
+mod report;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+
+use self::engines::Name;
+
+/// What a shell is told when the command line is wrong, the same as from `semel` itself.
+const USAGE: u8 = 64;
+
+#[derive(Debug, Parser)]
+#[command(name = "semel-bench", version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measures the embedded ledger beside a raw log and a naive SQLite table
+    #[command(after_help = EXAMPLES)]
+    Core(CoreArguments),
+}
+
+const EXAMPLES: &str = "\
+A cycle claims a fresh random key and settles it with a 256-byte result; both are on disk before
+the caller hears of them. A replay begins a settled key and gets its result back. Each figure is
+the median of the rounds; in each round the engines take turns, so that a busy machine slows all
+of them alike.
+
+Examples:
+  cargo run --release -p semel-bench -- core
+  cargo run --release -p semel-bench -- core --json --dir /var/tmp
+  cargo run --release -p semel-bench -- core --callers 64 --only semel --seconds 10
+  cargo run --release -p semel-bench -- core --keys 5000000";
+
+#[derive(Debug, Args)]
+struct CoreArguments {
+    /// Prints JSON for programs instead of tables for people
+    #[arg(long)]
+    json: bool,
+
+    /// Works in a new directory here, on a real disk [default: beside this program]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+
+    /// Measures cycles for this long each time, after a quarter of it to warm up
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = seconds)]
+    seconds: Duration,
+
+    /// Takes the median of this many rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+
+    /// Measures with these numbers of concurrent callers
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64,256",
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    callers: Vec<u32>,
+
+    /// Measures only these engines
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<Name>,
+
+    /// Fills a store with this many keys and shows how its speed changes on the way
+    #[arg(long, value_name = "N", conflicts_with_all = ["only", "rounds", "callers"],
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    keys: Option<u64>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "a number is needed, as in `2.5`".to_owned())?;
+    // Shorter ones measure nothing, longer ones do not end in a session.
+    if (0.01..=600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("it must be between 0.01 and 600".to_owned())
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let code = if error.use_stderr() { USAGE } else { 0 };
+            // There is nobody left to tell when the terminal is gone.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let Command::Core(core) = arguments.command;
+    match run(&core) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &CoreArguments) -> Result<()> {
+    let scratch = disk::Scratch::make(arguments.dir.as_deref())?;
+    let watch = machine::Watch::start();
+    let text = if let Some(keys) = arguments.keys {
+        let curve = curve::run(&scratch, arguments.seconds, keys)?;
+        if arguments.json {
+            report::curve_json(&curve)
+        } else {
+            report::curve_table(&curve, &watch.others())
+        }
+    } else {
+        let plan = core::Plan {
+            seconds: arguments.seconds,
+            rounds: arguments.rounds,
+            callers: arguments.callers.clone(),
+            engines: engines::chosen(&arguments.only),
+        };
+        let rows = core::run(&scratch, &plan)?;
+        if arguments.json {
+            report::json(&rows)
+        } else {
+            report::table(
+                &rows,
+                &format!("{}, in {}", watch.others(), scratch.path().display()),
+            )
+        }
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever reads only the first lines has got what was wanted.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot print the result"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_that_measure_nothing_are_refused() {
+        for wrong in ["0", "-1", "601", "NaN", "inf", "soon", ""] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+    }
+}

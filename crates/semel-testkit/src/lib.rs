@@ -1,5 +1,11 @@
 //! What proves that Semel holds: used from tests only, never published.
 
+pub mod conformance;
+pub mod differential;
+pub mod fixture;
+pub mod process;
+pub mod sim;
+
 /// Returns the size that a load test uses: the issue's own with `SEMEL_TEST_FULL=1`, a small one
 /// otherwise, so that one switch scales them all.
 #[must_use]

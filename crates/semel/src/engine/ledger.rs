@@ -255,6 +255,11 @@ fn change(
 
 /// Says what happens to the stored payload when one record follows another.
 fn new_payload(before: Option<&Record>, after: Option<&Record>, brought: &Brought) -> NewPayload {
+    let lives = |record: &Record| record.operation().is_some();
+    if before.is_some_and(lives) && !after.is_some_and(lives) {
+        // What attempts streamed goes too, also when it never became an answer.
+        return NewPayload::Erase;
+    }
     let (old, new) = (before.and_then(payload_of), after.and_then(payload_of));
     if old == new {
         return NewPayload::Keep;

@@ -14,7 +14,7 @@ mod verify;
 mod wait;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use semel_core::ledger::{
@@ -47,8 +47,6 @@ use crate::store::{Current, Page, Query, Store, StoreError};
 #[derive(Clone, Debug)]
 pub struct Engine {
     inner: Arc<Inner>,
-    /// Ends the background tasks with the last clone.
-    _background: Arc<Background>,
 }
 
 #[derive(Debug)]
@@ -59,6 +57,8 @@ pub(crate) struct Inner {
     holder: Option<Holder>,
     ids: Ids,
     cursors: std::sync::Mutex<sweep::Cursors>,
+    /// Ends the background tasks with the last engine and the last permit.
+    background: OnceLock<Background>,
 }
 
 #[derive(Debug)]
@@ -142,6 +142,7 @@ impl Builder {
             holder: self.holder,
             ids: self.ids,
             cursors: std::sync::Mutex::default(),
+            background: OnceLock::new(),
         });
         note::deliver(&inner.ledger).await?;
         let renewals = tokio::spawn(Arc::clone(&inner.renewals).run());
@@ -150,10 +151,8 @@ impl Builder {
             let sweeper = sweep::run(Arc::downgrade(&inner), pause);
             tasks.push(tokio::spawn(sweeper).abort_handle());
         }
-        Ok(Engine {
-            inner,
-            _background: Arc::new(Background(tasks)),
-        })
+        inner.background.get_or_init(|| Background(tasks));
+        Ok(Engine { inner })
     }
 }
 
@@ -251,17 +250,8 @@ impl Engine {
                 payload: None,
                 parent,
             },
-            deadline,
         };
-        // Once sent, a claim is followed to its end: a permit that nobody takes is given back.
-        let claimed = Finish::new(self.inner.runtime.clone(), claim.run()).await?;
-        Ok(match claimed {
-            Admission::Execute(permit) => Admission::Execute(permit.hand_over()),
-            Admission::Probe(permit) => Admission::Probe(permit.hand_over()),
-            other @ (Admission::Replay(_) | Admission::Wait { .. } | Admission::InDoubt(_)) => {
-                other
-            }
-        })
+        self.inner.admitted(claim, deadline).await
     }
 
     /// Leaves an operation for somebody else to carry out.
@@ -344,6 +334,37 @@ impl Engine {
 }
 
 impl Inner {
+    /// Begins, waiting for a running duplicate until the deadline.
+    async fn admitted(&self, mut claim: Claim, deadline: Instant) -> Result<Admission> {
+        let mut pause = wait::POLL_FIRST;
+        loop {
+            let waiter = (Instant::now() < deadline)
+                .then(|| self.ledger.waiters.register(claim.subject.hash));
+            let notified = waiter.as_ref().map(wait::Waiter::notified);
+            // Once sent, a claim is followed to its end: a permit that nobody takes is given back.
+            // Between two claims a caller that goes away leaves nothing behind.
+            let sent = Finish::new(self.runtime.clone(), claim.send());
+            let admission;
+            (claim, admission) = sent.await;
+            let retry_after = match admission? {
+                Admission::Execute(permit) => return Ok(Admission::Execute(permit.hand_over())),
+                Admission::Probe(permit) => return Ok(Admission::Probe(permit.hand_over())),
+                answer @ (Admission::Replay(_) | Admission::InDoubt(_)) => return Ok(answer),
+                Admission::Wait { retry_after } => retry_after,
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Some(notified) = notified.filter(|_| !left.is_zero()) else {
+                return Ok(Admission::Wait { retry_after });
+            };
+            tokio::select! {
+                biased;
+                () = notified => {}
+                () = tokio::time::sleep(pause.min(left)) => {}
+            }
+            pause = (pause * 2).min(wait::POLL_MAX);
+        }
+    }
+
     /// Loads the payload that a record speaks of and checks it.
     async fn payload(&self, current: &Current) -> Result<Option<Vec<u8>>> {
         let Current::Stored(stored) = current else {
@@ -366,7 +387,10 @@ impl Inner {
                 let text = "the operation changed while its answer was read".to_owned();
                 Err(StoreError::Unavailable(text).into())
             }
-            None => Ok(None),
+            None => {
+                let text = "the payload of a settled operation is gone".to_owned();
+                Err(StoreError::Corrupt(text).into())
+            }
             Some(_) => {
                 let text = "a payload does not match its digest".to_owned();
                 Err(StoreError::Corrupt(text).into())
@@ -436,33 +460,13 @@ struct Claim {
     subject: Subject,
     begin: Begin,
     brought: Brought,
-    deadline: Instant,
 }
 
 impl Claim {
-    /// Begins, waiting for a running duplicate until the deadline.
-    async fn run(mut self) -> Result<Admission> {
-        let inner = Arc::clone(&self.inner);
-        let mut pause = wait::POLL_FIRST;
-        loop {
-            let waiter = (Instant::now() < self.deadline)
-                .then(|| inner.ledger.waiters.register(self.subject.hash));
-            let notified = waiter.as_ref().map(wait::Waiter::notified);
-            let admission = self.once().await?;
-            let Admission::Wait { retry_after } = admission else {
-                return Ok(admission);
-            };
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            let Some(notified) = notified.filter(|_| !left.is_zero()) else {
-                return Ok(Admission::Wait { retry_after });
-            };
-            tokio::select! {
-                biased;
-                () = notified => {}
-                () = tokio::time::sleep(pause.min(left)) => {}
-            }
-            pause = (pause * 2).min(wait::POLL_MAX);
-        }
+    /// Begins once, and hands itself back for another time.
+    async fn send(mut self) -> (Self, Result<Admission>) {
+        let admission = self.once().await;
+        (self, admission)
     }
 
     /// Begins once, and once more when the present holder turns out to be gone.

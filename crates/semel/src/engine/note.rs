@@ -66,7 +66,10 @@ pub(crate) async fn deliver(ledger: &Ledger) -> Result<usize, StoreError> {
                 })?;
                 delivered += 1;
             }
-            Err(Error::Store(error)) => return Err(error),
+            Err(Error::Store(error @ (StoreError::Unavailable(_) | StoreError::Unknown(_)))) => {
+                return Err(error);
+            }
+            // Never to be delivered as things are: it must not keep everybody out of the store.
             Err(_) => {}
         }
     }
@@ -79,10 +82,13 @@ fn waiting(directory: &Path) -> Vec<PathBuf> {
         .flatten()
         .filter_map(Result::ok);
     let notes = entries.map(|entry| entry.path());
-    notes
+    let mut notes: Vec<_> = notes
         .filter(|path| path.extension().is_some_and(|e| e == "note"))
         .take(DELIVER_MAX)
-        .collect()
+        .collect();
+    // A directory lists its files in any order; delivering them must not depend on it.
+    notes.sort();
+    notes
 }
 
 fn remove(path: &Path) -> io::Result<()> {

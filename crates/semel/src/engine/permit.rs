@@ -398,6 +398,8 @@ impl Held {
             payload,
             parent: None,
         };
+        // As of now: renewals may go on while the report fails, and the caller must not wait for ever.
+        let give_up = self.deadline();
         let mut pause = RETRY_FIRST;
         let failure = loop {
             match self.apply(&command, &brought).await {
@@ -408,7 +410,7 @@ impl Held {
                 Err(Error::Store(
                     failure @ (StoreError::Unavailable(_) | StoreError::Unknown(_)),
                 )) => {
-                    if Instant::now() + pause >= self.deadline() {
+                    if Instant::now() + pause >= give_up {
                         break failure;
                     }
                 }
@@ -422,14 +424,24 @@ impl Held {
             pause = (pause * 2).min(RETRY_MAX);
         };
         self.stop_renewing();
-        let noted = super::note::keep(&*self.inner.ledger.store, &self.subject, &command, &brought);
+        let noted = match &failure {
+            // No store will ever take it, so a note could never be delivered.
+            StoreError::TooLarge { .. } => false,
+            StoreError::Unavailable(_)
+            | StoreError::Unknown(_)
+            | StoreError::Corrupt(_)
+            | StoreError::Refused(_) => {
+                let store = &*self.inner.ledger.store;
+                super::note::keep(store, &self.subject, &command, &brought).is_ok()
+            }
+        };
         let payload = match brought.payload {
             Some(Bytes::Here(bytes)) => Some(bytes),
             Some(Bytes::Streamed(_)) | None => None,
         };
         Err(Error::Unstored {
             payload,
-            noted: noted.is_ok(),
+            noted,
             source: failure,
         })
     }

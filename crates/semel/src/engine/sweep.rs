@@ -34,6 +34,8 @@ pub struct Swept {
 pub(super) struct Cursors {
     running: Option<Place>,
     settled: Option<Place>,
+    /// Up to when retention may act, while a pass over the settled operations is under way.
+    horizon: Option<Timestamp>,
 }
 
 impl Engine {
@@ -64,7 +66,11 @@ impl Inner {
             expired: self.expire().await?,
             ..Swept::default()
         };
-        if let Some(horizon) = self.horizon().await? {
+        let horizon = self.horizon().await?;
+        // A pass goes on with the next sweeps, as a store may hold more than one of them looks at.
+        let horizon = horizon.or(self.cursors().horizon);
+        if let Some(horizon) = horizon {
+            self.cursors().horizon = Some(horizon);
             self.retain(Horizon(horizon), &mut swept).await?;
         }
         self.ledger.store.tidy().await?;
@@ -126,7 +132,13 @@ impl Inner {
             ..Query::default()
         };
         let page = self.ledger.store.list(query).await?;
-        self.cursors().settled = page.next;
+        {
+            let mut cursors = self.cursors();
+            cursors.settled = page.next;
+            if page.next.is_none() {
+                cursors.horizon = None;
+            }
+        }
         for stored in page.items {
             match &*stored.record {
                 Record::Operation(_) => {

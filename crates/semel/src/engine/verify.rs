@@ -1,14 +1,18 @@
 //! Verify: replays the log through the rules and compares with what is stored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
 
-use semel_core::ledger::{Decision, Record};
+use semel_core::ledger::{Decision, Record, StateKind};
+use semel_core::{Digest, KeyHash};
 
 use super::{Engine, payload_of};
-use crate::error::Result;
-use crate::store::{Current, Logged, PAGE_MAX, Place, Query, Stored};
+use crate::error::{Error, Result};
+use crate::store::{Current, Logged, PAGE_MAX, Place, Query, StoreError, Stored};
+
+/// How many pages beyond the end of the log are read for records that change while they are
+/// verified: one that is changed all the time is never caught up with.
+const CHASE_PAGES: usize = 16;
 
 /// What was verified, and the first thing that is wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,9 +61,16 @@ impl fmt::Display for Difference {
 struct Replay {
     open: HashMap<Place, Option<Record>>,
     next_seq: u64,
+    /// The last entry when the replay began: what comes after it comes from others, meanwhile.
+    end: u64,
+    /// The records that others have changed meanwhile.
+    moved: HashSet<Place>,
     placed: u64,
     report: Verified,
 }
+
+/// Ends with the first thing that is wrong.
+type Compared = Result<std::result::Result<(), Difference>>;
 
 impl Engine {
     /// Replays the whole log and compares every record, its place in the index and its payload.
@@ -72,37 +83,65 @@ impl Engine {
     pub async fn verify(&self) -> Result<Verified> {
         let mut replay = Replay {
             next_seq: 1,
+            end: self.last_entry().await?,
             ..Replay::default()
         };
-        loop {
-            let page = self
-                .inner
-                .ledger
-                .store
-                .log(replay.next_seq - 1, PAGE_MAX)
-                .await?;
-            if page.is_empty() {
-                break;
-            }
-            for logged in page {
-                if let Err(difference) = self.replay(&mut replay, logged).await? {
-                    replay.report.difference = Some(difference);
-                    return Ok(replay.report);
-                }
-            }
-        }
-        if let Err(difference) = self.check_rest(&mut replay).await? {
-            replay.report.difference = Some(difference);
-        }
+        let compared = match self.replay_all(&mut replay).await {
+            Ok(Ok(())) => self.check_rest(&mut replay).await,
+            other => other,
+        };
+        replay.report.difference = match compared {
+            Ok(compared) => compared.err(),
+            // What cannot be read is wrong too, and its message names it.
+            Err(Error::Store(StoreError::Corrupt(what))) => Some(Difference {
+                seq: None,
+                place: None,
+                what,
+            }),
+            Err(error) => return Err(error),
+        };
         Ok(replay.report)
     }
 
+    /// Returns the number of the last log entry.
+    async fn last_entry(&self) -> Result<u64> {
+        // No key has this hash, so the answer says up to which entry that is certain.
+        let nobody = KeyHash(Digest([0; 32]));
+        match self.inner.ledger.store.load(&nobody).await? {
+            Current::Absent(as_of) => Ok(as_of.0),
+            Current::Stored(_) => {
+                Err(StoreError::Corrupt("a record has a hash of zeroes".to_owned()).into())
+            }
+        }
+    }
+
+    async fn replay_all(&self, replay: &mut Replay) -> Compared {
+        let mut chased = 0;
+        while replay.next_seq <= replay.end || (!replay.open.is_empty() && chased < CHASE_PAGES) {
+            let store = &self.inner.ledger.store;
+            let page = store.log(replay.next_seq - 1, PAGE_MAX).await?;
+            if page.is_empty() {
+                break;
+            }
+            chased += usize::from(replay.next_seq > replay.end);
+            for logged in page {
+                if let Err(difference) = self.replay(replay, logged).await? {
+                    return Ok(Err(difference));
+                }
+            }
+        }
+        if replay.next_seq <= replay.end {
+            return Ok(Err(Difference {
+                seq: Some(replay.next_seq),
+                place: None,
+                what: "it is missing".to_owned(),
+            }));
+        }
+        Ok(Ok(()))
+    }
+
     /// Replays one entry; when it is the record's last one, compares.
-    async fn replay(
-        &self,
-        replay: &mut Replay,
-        logged: Logged,
-    ) -> Result<std::result::Result<(), Difference>> {
+    async fn replay(&self, replay: &mut Replay, logged: Logged) -> Compared {
         let Logged { seq, place, entry } = logged;
         let wrong = |what: String| Difference {
             seq: Some(seq),
@@ -113,6 +152,13 @@ impl Engine {
             return Ok(Err(wrong(format!("entry {} is missing", replay.next_seq))));
         }
         replay.next_seq += 1;
+        if seq > replay.end {
+            replay.moved.extend(place);
+            // New, or compared already: its later changes are the next verification's.
+            if place.is_none_or(|place| !replay.open.contains_key(&place)) {
+                return Ok(Ok(()));
+            }
+        }
         replay.report.entries += 1;
         let current = match place {
             None => None,
@@ -159,7 +205,7 @@ impl Engine {
         place: Place,
         next: Option<Record>,
         stored: Option<Stored>,
-    ) -> Result<std::result::Result<(), Difference>> {
+    ) -> Compared {
         let wrong = |what: &str| Difference {
             seq: None,
             place: Some(place),
@@ -188,71 +234,85 @@ impl Engine {
         }
     }
 
-    async fn check_place_and_payload(
-        &self,
-        replay: &mut Replay,
-        stored: &Stored,
-    ) -> Result<std::result::Result<(), Difference>> {
+    async fn check_place_and_payload(&self, replay: &mut Replay, stored: &Stored) -> Compared {
         let wrong = |what: &str| Difference {
             seq: None,
             place: Some(stored.place),
             what: what.to_owned(),
         };
         let store = &self.inner.ledger.store;
-        match store.load(&stored.record.key_hash()).await? {
-            Current::Stored(found) if found.place == stored.place => {}
-            Current::Stored(_) | Current::Absent(_) => {
-                return Ok(Err(wrong("its key does not lead to it")));
-            }
+        match store.load(&stored.record.key_hash()).await {
+            Ok(Current::Stored(found)) if found.place == stored.place => {}
+            Ok(_) if self.has_moved(stored).await? => return Ok(Ok(())),
+            Ok(_) => return Ok(Err(wrong("its key does not lead to it"))),
+            Err(StoreError::Corrupt(what)) => return Ok(Err(wrong(&what))),
+            Err(error) => return Err(error.into()),
         }
-        if let Some(payload) = payload_of(&stored.record) {
-            let Some(bytes) = store.payload(stored.place).await? else {
-                return Ok(Err(wrong("its payload is gone")));
-            };
-            if semel_core::Digest::of(&bytes) != payload.digest {
-                return Ok(Err(wrong("its payload does not match its digest")));
+        let Some(payload) = payload_of(&stored.record) else {
+            return Ok(Ok(()));
+        };
+        let what = match store.payload(stored.place).await {
+            Ok(Some(bytes)) if Digest::of(&bytes) == payload.digest => {
+                replay.report.payloads += 1;
+                return Ok(Ok(()));
             }
-            replay.report.payloads += 1;
+            Ok(Some(_)) => "its payload does not match its digest".to_owned(),
+            Ok(None) => "its payload is gone".to_owned(),
+            Err(StoreError::Corrupt(what)) => what,
+            Err(error) => return Err(error.into()),
+        };
+        if self.has_moved(stored).await? {
+            return Ok(Ok(()));
         }
-        Ok(Ok(()))
+        Ok(Err(wrong(&what)))
     }
 
-    /// Compares what was left open, and looks for records that the log does not know.
-    async fn check_rest(&self, replay: &mut Replay) -> Result<std::result::Result<(), Difference>> {
-        let store = Arc::clone(&self.inner.ledger.store);
-        for (place, _) in std::mem::take(&mut replay.open) {
-            // A change while verifying is no difference: only what has not moved since counts.
-            if store.log(replay.next_seq - 1, 1).await?.is_empty() {
-                let what = match store.load_at(place).await? {
-                    None => "the record has vanished".to_owned(),
-                    Some(_) => "the stored record is ahead of the log".to_owned(),
-                };
-                return Ok(Err(Difference {
-                    seq: None,
-                    place: Some(place),
-                    what,
-                }));
+    /// Says whether somebody has changed a record since it was read.
+    async fn has_moved(&self, stored: &Stored) -> Result<bool> {
+        let now = self.inner.ledger.store.load_at(stored.place).await?;
+        Ok(now.map(|now| now.record.version()) != Some(stored.record.version()))
+    }
+
+    /// Looks at what was left open, and for records that the log or the list of open ones does not
+    /// know.
+    async fn check_rest(&self, replay: &mut Replay) -> Compared {
+        let store = &self.inner.ledger.store;
+        for place in std::mem::take(&mut replay.open).into_keys() {
+            if replay.moved.contains(&place) {
+                continue;
             }
+            let what = match store.load_at(place).await? {
+                None => "the record has vanished",
+                Some(_) => "the stored record is ahead of the log",
+            };
+            return Ok(Err(Difference {
+                seq: None,
+                place: Some(place),
+                what: what.to_owned(),
+            }));
         }
-        let mut cursor = None;
+        let mut query = Query {
+            states: StateKind::ALL.to_vec(),
+            oldest_first: true,
+            limit: PAGE_MAX,
+            ..Query::default()
+        };
         let mut rows = 0u64;
         loop {
-            let states = semel_core::ledger::StateKind::ALL.to_vec();
-            let query = Query {
-                states,
-                oldest_first: true,
-                cursor,
-                limit: PAGE_MAX,
-                ..Query::default()
-            };
-            let page = store.list(query).await?;
-            rows += page
-                .items
-                .iter()
-                .filter(|stored| stored.place.0 < replay.next_seq)
-                .count() as u64;
-            cursor = page.next;
-            if cursor.is_none() {
+            let page = store.list(query.clone()).await?;
+            for stored in &page.items {
+                let checked = if stored.place.0 > replay.end {
+                    self.check_logged(stored).await?
+                } else {
+                    rows += 1;
+                    self.check_listed(stored).await?
+                };
+                if checked.is_err() {
+                    return Ok(checked);
+                }
+            }
+            query.cursor = page.next;
+            if query.cursor.is_none() {
                 break;
             }
         }
@@ -265,5 +325,43 @@ impl Engine {
             }));
         }
         Ok(Ok(()))
+    }
+
+    /// Checks that a record which came meanwhile has come with an entry of the log.
+    async fn check_logged(&self, stored: &Stored) -> Compared {
+        let first = stored.place.0.saturating_sub(1);
+        let entry = self.inner.ledger.store.log(first, 1).await?;
+        if entry.first().map(|logged| logged.seq) == Some(stored.place.0) {
+            return Ok(Ok(()));
+        }
+        Ok(Err(Difference {
+            seq: None,
+            place: Some(stored.place),
+            what: "the log does not know it".to_owned(),
+        }))
+    }
+
+    /// Checks that an open operation is listed as one: the sweep would never find it otherwise.
+    async fn check_listed(&self, stored: &Stored) -> Compared {
+        if !stored.record.kind().is_open() {
+            return Ok(Ok(()));
+        }
+        let open = StateKind::ALL.into_iter().filter(|kind| kind.is_open());
+        let query = Query {
+            states: open.collect(),
+            cursor: Some(Place(stored.place.0.saturating_add(1))),
+            limit: 1,
+            ..Query::default()
+        };
+        let page = self.inner.ledger.store.list(query).await?;
+        let listed = page.items.first().map(|first| first.place) == Some(stored.place);
+        if listed || self.has_moved(stored).await? {
+            return Ok(Ok(()));
+        }
+        Ok(Err(Difference {
+            seq: None,
+            place: Some(stored.place),
+            what: "it is open, and not listed as open".to_owned(),
+        }))
     }
 }

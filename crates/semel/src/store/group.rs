@@ -1,7 +1,9 @@
 //! Group commit: what waits together is written together, with one sync.
 //!
 //! Whoever comes while nobody else writes goes the direct way, in its own thread. Whoever comes
-//! while a group is being written waits for the next one, which a writer thread takes.
+//! while a group is being written waits for the next one, which a writer thread takes. The writer
+//! may itself have to wait for others who share the sink; what waits with it is given up after a
+//! while, as those others may have been stopped.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,27 +30,53 @@ pub trait Sink: Send + 'static {
     /// What is written.
     type Item: Send;
 
+    /// For how long items wait for the sink to get ready.
+    const PATIENCE: Duration = Duration::MAX;
+
     /// Gets ready to write without waiting for anybody; `false` when that is not possible now.
     fn try_ready(&mut self) -> bool;
 
-    /// Writes all items, waiting as long as it takes to get ready, and answers each.
+    /// Gets ready to write, however long it takes.
+    fn ready(&mut self) {}
+
+    /// Writes all items, having got ready, and answers each.
     fn write(&mut self, items: &mut Vec<Self::Item>);
+
+    /// Answers an item that has waited for too long; it will not be written.
+    fn give_up(item: Self::Item) {
+        drop(item);
+    }
 }
 
-/// Says that too many items wait already; the item was not taken.
+/// Says why an item was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overloaded;
+pub enum Refused {
+    /// Too many items wait already.
+    Overloaded,
+    /// The writer has waited for longer than anybody shall wait.
+    Stuck,
+}
 
 struct Shared<S: Sink> {
     state: Mutex<State<S>>,
     work: Condvar,
+    /// Wakes whoever looks after the waiting items.
+    watch: Condvar,
+    /// Wakes whoever closes the group.
+    end: Condvar,
 }
 
 struct State<S: Sink> {
     queue: VecDeque<S::Item>,
     /// The sink, unless somebody is writing with it.
     sink: Option<S>,
+    /// Since when the writer waits to get ready.
+    waits_since: Option<Instant>,
+    /// Somebody looks after those who wait with it.
+    watched: bool,
     closed: bool,
+    /// The writer thread has ended.
+    ended: bool,
     /// Whether the last write took longer than a caller's thread may be held up.
     slow: bool,
     /// The sink was lost to a panic: nothing can be written any more.
@@ -76,6 +104,19 @@ impl<S: Sink> Shared<S> {
     }
 }
 
+impl<S: Sink> State<S> {
+    /// Says how much longer items wait for a sink that is not ready; `None` when nobody waits.
+    fn patience_left(&self) -> Option<Duration> {
+        let since = self.waits_since?;
+        Some(S::PATIENCE.saturating_sub(since.elapsed()))
+    }
+
+    /// Says whether the writer has waited for longer than anybody shall wait.
+    fn is_stuck(&self) -> bool {
+        self.patience_left() == Some(Duration::ZERO)
+    }
+}
+
 impl<S: Sink> Group<S> {
     /// Starts the writer thread.
     ///
@@ -85,13 +126,18 @@ impl<S: Sink> Group<S> {
         let state = State {
             queue: VecDeque::new(),
             sink: Some(sink),
+            waits_since: None,
+            watched: false,
             closed: false,
+            ended: false,
             slow: false,
             broken: false,
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             work: Condvar::new(),
+            watch: Condvar::new(),
+            end: Condvar::new(),
         });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name(name.to_owned());
@@ -106,8 +152,8 @@ impl<S: Sink> Group<S> {
     /// it, by the writer thread otherwise.
     ///
     /// # Errors
-    /// [`Overloaded`] when [`QUEUE_MAX`] items wait; the item is not taken.
-    pub fn submit(&self, item: S::Item, direct: Direct) -> Result<(), Overloaded> {
+    /// Says why the item is not taken; [`QUEUE_MAX`] items may wait.
+    pub fn submit(&self, item: S::Item, direct: Direct) -> Result<(), Refused> {
         let mut state = self.shared.lock();
         if direct == Direct::Here
             && !state.slow
@@ -128,7 +174,10 @@ impl<S: Sink> Group<S> {
             state = self.shared.lock();
         }
         if state.queue.len() >= QUEUE_MAX || state.broken {
-            return Err(Overloaded);
+            return Err(Refused::Overloaded);
+        }
+        if state.is_stuck() {
+            return Err(Refused::Stuck);
         }
         state.queue.push_back(item);
         // Whoever holds the sink looks at the queue before it gives the sink back.
@@ -165,6 +214,8 @@ impl<S: Sink> Drop for Held<'_, S> {
             // Those who wait learn it from their dropped items, and nobody waits for ever.
             state.broken = true;
             state.queue.clear();
+            self.shared.end.notify_all();
+            self.shared.watch.notify_all();
         } else {
             state.sink = self.sink.take();
             state.slow = self.slow;
@@ -199,12 +250,15 @@ impl Direct {
     }
 }
 
-fn write_groups<S: Sink>(shared: &Shared<S>) {
+fn write_groups<S: Sink>(shared: &Arc<Shared<S>>) {
     let mut items = Vec::with_capacity(GROUP_MAX);
     loop {
         let mut state = shared.lock();
         let sink = loop {
             if state.broken || (state.closed && state.queue.is_empty()) {
+                state.ended = true;
+                shared.end.notify_all();
+                shared.watch.notify_all();
                 return;
             }
             let waiting = !state.queue.is_empty();
@@ -216,29 +270,275 @@ fn write_groups<S: Sink>(shared: &Shared<S>) {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         };
-        let count = state.queue.len().min(GROUP_MAX);
-        items.extend(state.queue.drain(..count));
         drop(state);
         let mut held = Held {
             shared,
             sink: Some(sink),
             slow: false,
         };
+        get_ready(shared, held.sink());
+        // Whoever has come meanwhile is written too; whoever was given up is not here any more.
+        let mut state = shared.lock();
+        let count = state.queue.len().min(GROUP_MAX);
+        items.extend(state.queue.drain(..count));
+        drop(state);
         held.write(&mut items);
         drop(held);
         items.clear();
     }
 }
 
+/// Waits until the sink is ready, while somebody looks after those who wait with it.
+fn get_ready<S: Sink>(shared: &Arc<Shared<S>>, sink: &mut S) {
+    if sink.try_ready() {
+        return;
+    }
+    let mut state = shared.lock();
+    state.waits_since = Some(Instant::now());
+    if !state.watched {
+        let theirs = Arc::clone(shared);
+        let thread = std::thread::Builder::new().name("semel-watch".to_owned());
+        // Without a thread for it, the items wait as long as the writer does.
+        state.watched = thread.spawn(move || watch(&theirs)).is_ok();
+    }
+    drop(state);
+    sink.ready();
+    shared.lock().waits_since = None;
+}
+
+/// Gives up what waits with the writer when it has waited for too long.
+///
+/// A wait that ends in time wakes nobody: under load there are many, and the one that lasts when
+/// this thread wakes by itself is looked at just as well.
+fn watch<S: Sink>(shared: &Shared<S>) {
+    let mut state = shared.lock();
+    let given_up = loop {
+        match state.patience_left().filter(|_| !state.broken) {
+            None => break VecDeque::new(),
+            Some(Duration::ZERO) => break std::mem::take(&mut state.queue),
+            Some(left) => {
+                let (woken, _) = shared
+                    .watch
+                    .wait_timeout(state, left)
+                    .unwrap_or_else(PoisonError::into_inner);
+                state = woken;
+            }
+        }
+    };
+    // Whoever comes while the writer still waits is refused at once.
+    state.watched = false;
+    drop(state);
+    shared.end.notify_all();
+    given_up.into_iter().for_each(S::give_up);
+}
+
 impl<S: Sink> Drop for Group<S> {
     /// Writes what still waits, then ends the writer thread.
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
+        let mut state = self.shared.lock();
+        state.closed = true;
         self.shared.work.notify_one();
-        if let Some(writer) = self.writer.take() {
+        while !state.ended && !state.broken && !state.is_stuck() {
+            state = self
+                .shared
+                .end
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let stuck = state.is_stuck();
+        drop(state);
+        // One that is stuck has nothing left to write, and ends when it gets ready at last.
+        if let Some(writer) = self.writer.take().filter(|_| !stuck) {
             // A writer that panicked has nothing left to write; its callers were told by their
             // dropped channels.
             let _ = writer.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// A sink that tells which items came together, and waits to be let on.
+    struct Told {
+        groups: Sender<Vec<u32>>,
+        go_on: Option<Receiver<()>>,
+        ready: bool,
+    }
+
+    impl Sink for Told {
+        type Item = u32;
+
+        fn try_ready(&mut self) -> bool {
+            self.ready
+        }
+
+        fn write(&mut self, items: &mut Vec<u32>) {
+            assert!(!items.contains(&13), "an unlucky number");
+            self.groups.send(items.clone()).expect("somebody listens");
+            if let Some(go_on) = &self.go_on {
+                go_on.recv().expect("somebody lets it on");
+            }
+        }
+    }
+
+    fn group(held: bool, ready: bool) -> (Group<Told>, Receiver<Vec<u32>>, Sender<()>) {
+        let (groups, told) = channel();
+        let (let_on, go_on) = channel();
+        let go_on = held.then_some(go_on);
+        let sink = Told {
+            groups,
+            go_on,
+            ready,
+        };
+        (
+            Group::start("test", sink).expect("a thread starts"),
+            told,
+            let_on,
+        )
+    }
+
+    #[test]
+    fn a_lone_item_is_written_in_its_callers_thread_before_submit_returns() {
+        let (group, told, _let_on) = group(false, true);
+        group.submit(1, Direct::Here).expect("there is room");
+        assert_eq!(told.try_recv(), Ok(vec![1]));
+    }
+
+    #[test]
+    fn what_comes_while_a_group_is_written_is_written_together() {
+        let (group, told, let_on) = group(true, true);
+        group.submit(1, Direct::No).expect("there is room");
+        assert_eq!(told.recv(), Ok(vec![1]));
+        for item in 2..=5 {
+            group.submit(item, Direct::Here).expect("there is room");
+        }
+        let_on.send(()).expect("it waits");
+        assert_eq!(told.recv(), Ok(vec![2, 3, 4, 5]));
+        let_on.send(()).expect("it waits");
+    }
+
+    #[test]
+    fn a_sink_that_is_not_ready_leaves_the_item_to_the_writer_thread() {
+        let (group, told, _let_on) = group(false, false);
+        group.submit(7, Direct::Here).expect("there is room");
+        assert_eq!(told.recv(), Ok(vec![7]));
+    }
+
+    #[test]
+    fn groups_and_the_queue_are_bounded() {
+        let (group, told, let_on) = group(true, true);
+        group.submit(0, Direct::No).expect("there is room");
+        assert_eq!(told.recv(), Ok(vec![0]));
+        for _ in 0..QUEUE_MAX {
+            group.submit(1, Direct::No).expect("there is room");
+        }
+        assert_eq!(group.submit(1, Direct::No), Err(Refused::Overloaded));
+        let_on.send(()).expect("it waits");
+        assert_eq!(told.recv().map(|items| items.len()), Ok(GROUP_MAX));
+        // The rest would wait to be let on one by one: ending the sender ends the sink.
+        drop((let_on, told));
+    }
+
+    #[test]
+    fn dropping_the_group_writes_what_still_waits() {
+        let (group, told, let_on) = group(true, true);
+        group.submit(1, Direct::No).expect("there is room");
+        assert_eq!(told.recv(), Ok(vec![1]));
+        group.submit(2, Direct::No).expect("there is room");
+        (0..2).for_each(|_| let_on.send(()).expect("it waits"));
+        drop(group);
+        assert_eq!(told.try_recv(), Ok(vec![2]));
+    }
+
+    #[test]
+    fn a_panic_ends_the_group_instead_of_letting_its_callers_wait() {
+        let (group, _told, _let_on) = group(false, false);
+        group.submit(13, Direct::No).expect("there is room");
+        // The writer thread marks the group while it unwinds.
+        while !group.shared.lock().broken {
+            std::thread::yield_now();
+        }
+        assert_eq!(group.submit(1, Direct::Here), Err(Refused::Overloaded));
+    }
+
+    /// A sink whose turn comes only when it is let on.
+    struct Waits {
+        turn: Receiver<()>,
+        told: Sender<(u32, bool)>,
+    }
+
+    impl Sink for Waits {
+        type Item = (u32, Sender<(u32, bool)>);
+
+        const PATIENCE: Duration = Duration::from_millis(50);
+
+        fn try_ready(&mut self) -> bool {
+            false
+        }
+
+        fn ready(&mut self) {
+            // A test that has ended lets everybody go.
+            let _ended = self.turn.recv();
+        }
+
+        fn write(&mut self, items: &mut Vec<Self::Item>) {
+            for (item, _) in items.drain(..) {
+                self.told.send((item, true)).expect("somebody listens");
+            }
+        }
+
+        fn give_up((item, told): Self::Item) {
+            told.send((item, false)).expect("somebody listens");
+        }
+    }
+
+    #[test]
+    fn what_waits_for_too_long_is_given_up_and_never_written() {
+        let (let_on, turn) = channel();
+        let (told, heard) = channel();
+        let sink = Waits {
+            turn,
+            told: told.clone(),
+        };
+        let group = Group::start("test", sink).expect("a thread starts");
+        for item in 1..=2 {
+            let taken = group.submit((item, told.clone()), Direct::Here);
+            taken.expect("there is room");
+        }
+        assert_eq!(heard.recv(), Ok((1, false)));
+        assert_eq!(heard.recv(), Ok((2, false)));
+        // Whoever comes now is refused at once, until the turn has come.
+        let refused = group.submit((3, told.clone()), Direct::Here);
+        assert_eq!(refused, Err(Refused::Stuck));
+        let_on.send(()).expect("it waits");
+        while group.shared.lock().waits_since.is_some() {
+            std::thread::yield_now();
+        }
+        let taken = group.submit((4, told.clone()), Direct::Here);
+        taken.expect("the turn has come");
+        let_on.send(()).expect("it waits");
+        assert_eq!(heard.recv(), Ok((4, true)));
+        drop(group);
+        assert!(heard.try_recv().is_err(), "nothing else was written");
+    }
+
+    #[test]
+    fn closing_a_group_whose_turn_does_not_come_takes_no_longer_than_its_patience() {
+        let (let_on, turn) = channel();
+        let (told, heard) = channel();
+        let sink = Waits {
+            turn,
+            told: told.clone(),
+        };
+        let group = Group::start("test", sink).expect("a thread starts");
+        let taken = group.submit((1, told), Direct::Here);
+        taken.expect("there is room");
+        drop(group);
+        assert_eq!(heard.recv(), Ok((1, false)));
+        drop(let_on);
     }
 }

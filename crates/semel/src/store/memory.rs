@@ -149,20 +149,24 @@ impl State {
             return;
         };
         let old = self.rows.remove(&place).and_then(|row| row.payload);
-        let payload = match payload {
-            NewPayload::Keep => old,
+        let (payload, erases) = match payload {
+            NewPayload::Keep => (old, None),
             NewPayload::Bytes { bytes, replaces } => {
-                if replaces {
+                (Some(Held::Bytes(bytes)), old.filter(|_| replaces))
+            }
+            NewPayload::Stream(fence) => (Some(Held::Stream(fence)), old),
+            NewPayload::Erase => {
+                if record.operation().is_none() {
                     self.chunks.retain(|(of, _), _| *of != place);
                 }
-                Some(Held::Bytes(bytes))
-            }
-            NewPayload::Stream(fence) => Some(Held::Stream(fence)),
-            NewPayload::Erase => {
-                self.chunks.retain(|(of, _), _| *of != place);
-                None
+                (None, old)
             }
         };
+        if let (Some(Held::Stream(erased)), kept) = (erases, &payload)
+            && !matches!(kept, Some(Held::Stream(fence)) if *fence == erased)
+        {
+            self.chunks.remove(&(place, erased));
+        }
         self.rows.insert(place, Row { record, payload });
         self.places.insert(*key, place);
     }

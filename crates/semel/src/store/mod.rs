@@ -166,12 +166,12 @@ pub enum NewPayload {
     Bytes {
         /// The bytes.
         bytes: Arc<[u8]>,
-        /// Whether an earlier payload is to be erased.
+        /// Whether an earlier payload is to be erased; the streams of other attempts stay.
         replaces: bool,
     },
     /// Takes the stream that the attempt with this fence stored.
     Stream(Fence),
-    /// Erases payload and streams.
+    /// Erases it; and every stream too when the record that follows is no living operation.
     Erase,
 }
 
@@ -314,4 +314,18 @@ pub enum StoreError {
         /// How large it may be.
         limit: usize,
     },
+}
+
+impl StoreError {
+    /// Says which file it is about.
+    fn about(self, path: &std::path::Path) -> Self {
+        let named = |text: String| format!("{}: {text}", path.display());
+        match self {
+            Self::Unavailable(text) => Self::Unavailable(named(text)),
+            Self::Unknown(text) => Self::Unknown(named(text)),
+            Self::Corrupt(text) => Self::Corrupt(named(text)),
+            Self::Refused(text) => Self::Refused(named(text)),
+            large @ Self::TooLarge { .. } => large,
+        }
+    }
 }

@@ -168,3 +168,109 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use semel_core::ledger::{Fence, Record, Stub, Version};
+    use semel_core::{Digest, Timestamp};
+
+    use super::*;
+    use crate::store::sqlite::lock::{TURN, Turnstile, beside};
+
+    fn key(n: u8) -> KeyHash {
+        KeyHash(Digest([n; 32]))
+    }
+
+    fn stored(n: u8) -> Stored {
+        let (fence, version, since) = (Fence(1), Version(1), Timestamp(0));
+        let record = Record::Stub(Stub {
+            key_hash: key(n),
+            fence,
+            version,
+            since,
+        });
+        Stored {
+            record: Arc::new(record),
+            place: Place(u64::from(n)),
+        }
+    }
+
+    fn cache(directory: &tempfile::TempDir, mark: u8) -> (Cache, Turnstile) {
+        let store = directory.path().join("store");
+        let lock = Turnstile::open(&store).expect("lock files are made");
+        (
+            Cache::open(&beside(&store, TURN), [mark; 16]).expect("it opens"),
+            lock,
+        )
+    }
+
+    fn age(cache: &Cache, n: u8) -> Age {
+        cache
+            .record(&key(n))
+            .expect_err("it is not kept yet")
+            .expect("nobody else commits")
+    }
+
+    #[test]
+    fn memory_answers_only_while_the_mark_is_ours() {
+        let directory = tempfile::tempdir().expect("a directory is made");
+        let (ours, lock) = cache(&directory, 1);
+        assert!(
+            matches!(ours.record(&key(1)), Err(None)),
+            "nobody has left a mark yet"
+        );
+        lock.mark(ours.mark()).expect("the mark is written");
+        ours.keep(age(&ours, 1), key(1), &stored(1));
+        assert!(ours.record(&key(1)).is_ok());
+
+        let (theirs, lock) = cache(&directory, 2);
+        assert!(!lock.mark(theirs.mark()).expect("the mark is written"));
+        assert!(matches!(ours.record(&key(1)), Err(None)));
+        assert!(ours.payload(Place(1)).is_err());
+    }
+
+    #[test]
+    fn what_was_read_before_a_change_is_not_kept_after_it() {
+        let directory = tempfile::tempdir().expect("a directory is made");
+        let (cache, lock) = cache(&directory, 1);
+        lock.mark(cache.mark()).expect("the mark is written");
+        let before = age(&cache, 1);
+        cache.forget(&key(1), Place(1));
+        cache.keep(before, key(1), &stored(1));
+        cache.keep_payload(before, Place(1), b"old");
+        assert!(cache.record(&key(1)).is_err() && cache.payload(Place(1)).is_err());
+
+        cache.keep(age(&cache, 1), key(1), &stored(1));
+        assert!(cache.record(&key(1)).is_ok());
+        cache.forget(&key(1), Place(1));
+        assert!(cache.record(&key(1)).is_err());
+    }
+
+    #[test]
+    fn memory_stays_bounded_and_keeps_what_is_used() {
+        let directory = tempfile::tempdir().expect("a directory is made");
+        let (cache, lock) = cache(&directory, 1);
+        lock.mark(cache.mark()).expect("the mark is written");
+        let now = age(&cache, 255);
+        cache.keep(now, key(255), &stored(255));
+        for n in 0..u64::try_from(RECORDS_MAX).expect("it is small") * 3 {
+            let mut hash = [0; 32];
+            hash[..8].copy_from_slice(&n.to_le_bytes());
+            cache.keep(now, KeyHash(Digest(hash)), &stored(1));
+            assert!(n % 1_000 != 0 || cache.record(&key(255)).is_ok());
+        }
+        let inner = cache.lock();
+        assert!(inner.young.records.len() + inner.old.records.len() <= 2 * RECORDS_MAX);
+    }
+
+    #[test]
+    fn large_payloads_are_not_kept() {
+        let directory = tempfile::tempdir().expect("a directory is made");
+        let (cache, lock) = cache(&directory, 1);
+        lock.mark(cache.mark()).expect("the mark is written");
+        let now = age(&cache, 1);
+        cache.keep_payload(now, Place(1), &vec![0; PAYLOAD_MAX + 1]);
+        cache.keep_payload(now, Place(2), &vec![0; PAYLOAD_MAX]);
+        assert!(cache.payload(Place(1)).is_err() && cache.payload(Place(2)).is_ok());
+    }
+}

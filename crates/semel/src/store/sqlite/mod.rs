@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 use self::index::Hash;
 use self::shared::{Shared, poisoned};
 use self::writer::{Item, Next, PackedPayload, Prepared, Writer};
-use super::group::{Direct, Group};
+use super::group::{Direct, Group, Refused};
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Logged, NewPayload, Page, Pending, Place, Query,
     Result, Store, StoreError, Stored,
@@ -62,6 +62,10 @@ impl SqliteStore {
     /// As [`SqliteStore::open`].
     pub fn open_with(path: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self> {
         let path = open::prepare(path.as_ref())?;
+        Self::open_file(path.clone(), clock).map_err(|error| error.about(&path))
+    }
+
+    fn open_file(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
         let writer = Writer::open(&path, Arc::clone(&clock))?;
         let shared = writer.shared();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -85,6 +89,11 @@ impl SqliteStore {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Says which store an error is about: a program may have several.
+    fn named<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| error.about(&self.path))
     }
 
     /// Borrows a connection that nobody else reads with.
@@ -112,11 +121,7 @@ impl SqliteStore {
             return Ok(Current::Absent(as_of));
         }
         let reader = self.reader();
-        let found = match self.find_with(&reader, key) {
-            // Another process may have dropped the row between the two looks.
-            Err(StoreError::Corrupt(_)) => self.find_with(&reader, key),
-            found => found,
-        }?;
+        let found = self.find_with(&reader, key)?;
         if let (Some(age), Current::Stored(stored)) = (age, &found)
             && matches!(
                 stored.record.kind(),
@@ -163,16 +168,18 @@ impl SqliteStore {
     /// Hands an item to the writer and waits for the answer.
     async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<Result<T>>) -> Item) -> Result<T> {
         let (sender, receiver) = oneshot::channel();
-        self.group
-            .submit(make(sender), Direct::here())
-            .map_err(|_| {
-                StoreError::Unavailable("too many changes are waiting to be written".to_owned())
-            })?;
-        receiver.await.unwrap_or_else(|_| {
-            Err(StoreError::Unknown(
-                "the writer ended before it answered".to_owned(),
-            ))
-        })
+        let answer = match self.group.submit(make(sender), Direct::here()) {
+            Ok(()) => receiver.await.unwrap_or_else(|_| {
+                let text = "the writer ended before it answered".to_owned();
+                Err(StoreError::Unknown(text))
+            }),
+            Err(Refused::Overloaded) => {
+                let text = "too many changes are waiting to be written".to_owned();
+                Err(StoreError::Unavailable(text))
+            }
+            Err(Refused::Stuck) => Err(writer::no_turn()),
+        };
+        self.named(answer)
     }
 
     async fn write(&self, change: Change) -> Result<Commit> {
@@ -213,11 +220,18 @@ impl Store for SqliteStore {
 
     // Reading takes microseconds from the page cache, less than handing it to another thread.
     fn load<'a>(&'a self, key: &'a KeyHash) -> Pending<'a, Result<Current>> {
-        Box::pin(async move { self.find(key) })
+        Box::pin(async move {
+            match self.find(key) {
+                // Somebody may be dropping the row right now. What looks like damage is looked at
+                // again where nobody can change it.
+                Err(StoreError::Corrupt(_)) => self.ask(|answer| Item::Find(*key, answer)).await,
+                found => self.named(found),
+            }
+        })
     }
 
     fn load_at(&self, place: Place) -> Pending<'_, Result<Option<Stored>>> {
-        Box::pin(async move { reader::row(&self.reader(), place.0) })
+        Box::pin(async move { self.named(reader::row(&self.reader(), place.0)) })
     }
 
     fn commit(&self, change: Change) -> Pending<'_, Result<Commit>> {
@@ -225,7 +239,7 @@ impl Store for SqliteStore {
     }
 
     fn payload(&self, place: Place) -> Pending<'_, Result<Option<Vec<u8>>>> {
-        Box::pin(async move { self.find_payload(place) })
+        Box::pin(async move { self.named(self.find_payload(place)) })
     }
 
     fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Pending<'_, Result<()>> {
@@ -243,15 +257,18 @@ impl Store for SqliteStore {
     }
 
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
-        Box::pin(async move { payload::chunks(&self.reader(), place.0, fence.0.cast_signed()) })
+        Box::pin(async move {
+            let chunks = payload::chunks(&self.reader(), place.0, fence.0.cast_signed());
+            self.named(chunks)
+        })
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {
-        Box::pin(async move { reader::list(&self.reader(), &query) })
+        Box::pin(async move { self.named(reader::list(&self.reader(), &query)) })
     }
 
     fn log(&self, after: u64, limit: usize) -> Pending<'_, Result<Vec<Logged>>> {
-        Box::pin(async move { reader::log(&self.reader(), after, limit) })
+        Box::pin(async move { self.named(reader::log(&self.reader(), after, limit)) })
     }
 
     fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>> {

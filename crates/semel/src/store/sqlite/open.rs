@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::failed;
+use super::{failed, schema};
 use crate::store::{Result, StoreError};
 
 /// The oldest SQLite whose write-ahead log several processes may reset safely (3.51.3).
@@ -75,8 +75,12 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
         Err(error) => return Err(unusable("the store", path, "cannot be made", &error)),
     }
     // One spelling per file: two spellings in one process would be two stores.
-    path.canonicalize()
-        .map_err(|error| unusable("the store", path, "cannot be found", &error))
+    let file = path
+        .canonicalize()
+        .map_err(|error| unusable("the store", path, "cannot be found", &error))?;
+    // A link may lead to another disk than the one it lies on.
+    refuse_network(&file)?;
+    Ok(file)
 }
 
 fn unusable(what: &str, path: &Path, how: &str, error: &io::Error) -> StoreError {
@@ -84,44 +88,45 @@ fn unusable(what: &str, path: &Path, how: &str, error: &io::Error) -> StoreError
 }
 
 /// Refuses file systems whose locks or shared memory do not reach every process.
-fn refuse_network(directory: &Path) -> Result<()> {
+fn refuse_network(place: &Path) -> Result<()> {
     #[cfg(target_os = "linux")]
     {
-        let known = [
-            (0x6969, "NFS"),
-            (0xff53_4d42, "CIFS"),
-            (0xfe53_4d42, "SMB2"),
-            (0x517b, "SMB"),
-            (0x0102_1997, "9P"),
-            (0x6173_7566, "AFS"),
-            (0x00c3_6400, "Ceph"),
-            (0x0bd0_0bd0, "Lustre"),
-            (0x4750_4653, "GPFS"),
-            (0x0116_1970, "GFS2"),
-            (0x7461_636f, "OCFS2"),
-        ];
-        let found = rustix::fs::statfs(directory).map_err(|error| {
-            unusable(
-                "the directory",
-                directory,
-                "cannot be examined",
-                &error.into(),
-            )
-        })?;
+        let found = rustix::fs::statfs(place)
+            .map_err(|error| unusable("the store", place, "cannot be examined", &error.into()))?;
         #[expect(
             clippy::cast_sign_loss,
             reason = "the kernel's magic numbers are 32 bits"
         )]
         let magic = (found.f_type as u64) & 0xffff_ffff;
-        if let Some((_, name)) = known.iter().find(|(number, _)| *number == magic) {
+        if let Some(name) = network_file_system(magic) {
             return Err(StoreError::Refused(format!(
                 "{} is on {name}, a network file system, where several processes cannot share a \
                  store safely; use a local disk or PostgreSQL",
-                directory.display()
+                place.display()
             )));
         }
     }
     Ok(())
+}
+
+/// Names a network file system by the number that the kernel gives it.
+#[cfg(target_os = "linux")]
+const fn network_file_system(magic: u64) -> Option<&'static str> {
+    match magic {
+        0x6969 => Some("NFS"),
+        0xff53_4d42 => Some("CIFS"),
+        0xfe53_4d42 => Some("SMB2"),
+        0x517b => Some("SMB"),
+        0x0102_1997 => Some("9P"),
+        0x5346_414f | 0x6b41_4653 => Some("AFS"),
+        0x7375_7245 => Some("Coda"),
+        0x00c3_6400 => Some("Ceph"),
+        0x0bd0_0bd0 => Some("Lustre"),
+        0x4750_4653 => Some("GPFS"),
+        0x0116_1970 => Some("GFS2"),
+        0x7461_636f => Some("OCFS2"),
+        _ => None,
+    }
 }
 
 /// Opens a connection with the settings that every connection must have.
@@ -129,21 +134,22 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)
         .map_err(|error| failed("open the store", &error))?;
+    connection
+        .busy_timeout(BUSY_WAIT)
+        .map_err(|error| failed("configure the store", &error))?;
+    // Looked at before anything is changed: the file may be somebody else's.
+    schema::check(&connection)?;
     configure(&connection, role).map_err(|error| failed("configure the store", &error))?;
     if connection
         .is_readonly(rusqlite::MAIN_DB)
         .map_err(|error| failed("examine the store", &error))?
     {
-        return Err(StoreError::Unavailable(format!(
-            "{} is read-only",
-            path.display()
-        )));
+        return Err(StoreError::Unavailable("the file is read-only".to_owned()));
     }
     Ok(connection)
 }
 
 fn configure(connection: &Connection, role: Role) -> rusqlite::Result<()> {
-    connection.busy_timeout(BUSY_WAIT)?;
     write_ahead(connection)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     #[cfg(target_os = "macos")]
@@ -182,6 +188,29 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
             }
             Err(error) => return Err(error),
             Ok(_) => return Ok(()),
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_known_by_their_numbers_and_local_ones_are_not() {
+        for magic in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997] {
+            assert!(network_file_system(magic).is_some(), "{magic:#x}");
+        }
+        // ext4, XFS, Btrfs, tmpfs, ZFS, overlayfs.
+        for magic in [
+            0xef53,
+            0x5846_5342,
+            0x9123_683e,
+            0x0102_1994,
+            0x2fc1_2fc1,
+            0x794c_7630,
+        ] {
+            assert_eq!(network_file_system(magic), None, "{magic:#x}");
         }
     }
 }

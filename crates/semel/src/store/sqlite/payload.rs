@@ -149,19 +149,34 @@ pub(super) fn append(
     Ok(())
 }
 
-/// Erases the payload and the streams of a row.
-pub(super) fn erase(connection: &Connection, id: u64) -> rusqlite::Result<()> {
+/// Erases the payload of a row and every stream that its attempts stored.
+pub(super) fn erase_all(connection: &Connection, id: u64) -> rusqlite::Result<()> {
+    erase(connection, id, None)?;
     connection
         .prepare_cached("DELETE FROM chunks WHERE operation = ?1")?
-        .execute([id.cast_signed()])?;
-    let Some(Location::Blob {
-        row,
-        offset,
-        length,
-    }) = locate(connection, id)?
-    else {
-        return Ok(());
-    };
+        .execute([id.cast_signed()])
+        .map(drop)
+}
+
+/// Erases the payload of a row, unless it is the stream of the attempt with the kept fence. Other
+/// streams are not touched: they belong to attempts that may still report.
+pub(super) fn erase(connection: &Connection, id: u64, kept: Option<i64>) -> rusqlite::Result<()> {
+    match locate(connection, id)? {
+        None => Ok(()),
+        Some(Location::Stream { fence }) if kept == Some(fence) => Ok(()),
+        Some(Location::Stream { fence }) => connection
+            .prepare_cached("DELETE FROM chunks WHERE operation = ?1 AND fence = ?2")?
+            .execute((id.cast_signed(), fence))
+            .map(drop),
+        Some(Location::Blob {
+            row,
+            offset,
+            length,
+        }) => erase_blob(connection, row, offset, length),
+    }
+}
+
+fn erase_blob(connection: &Connection, row: i64, offset: i64, length: i64) -> rusqlite::Result<()> {
     // The row keeps its length, so that the others in it stay where they are; when the last one
     // is erased the whole row goes.
     let erased = vec![ERASED; usize::try_from(length).unwrap_or(0)];

@@ -93,6 +93,10 @@ pub(super) fn find_indexed(connection: &Connection, key: &KeyHash) -> Result<Opt
     match found {
         None => Ok(None),
         Some(stored) if stored.record.key_hash() == *key => Ok(Some(stored)),
+        // Two keys may share a slot, but then both belong there.
+        Some(stored) if Hash::of(&stored.record.key_hash()).slot() != hash.slot() => {
+            Err(unreadable(stored.place.0, &"it belongs to another key"))
+        }
         Some(_) => {
             let other =
                 beside(connection, hash).map_err(|error| failed("look a key up", &error))?;

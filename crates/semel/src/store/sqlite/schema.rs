@@ -86,10 +86,11 @@ CREATE TABLE marks (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Brings the file to the present format, or says why it cannot be used.
-pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
+/// Brings the file to the present format, or says why it cannot be used; returns whether anything
+/// had to be done.
+pub(super) fn migrate(connection: &mut Connection) -> Result<bool> {
     if check(connection)? == FORMAT {
-        return Ok(());
+        return Ok(false);
     }
     let transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -109,11 +110,31 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<()> {
         .map_err(|error| failed("mark the store", &error))?;
     transaction
         .commit()
-        .map_err(|error| failed("commit the migration", &error))
+        .map_err(|error| failed("commit the migration", &error))?;
+    Ok(true)
+}
+
+/// Refuses to go on when a newer version has brought the file to its own format meanwhile.
+pub(super) fn check_again(connection: &Connection) -> Result<()> {
+    let format: i64 = connection
+        .prepare_cached("PRAGMA user_version")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(|error| failed("read the store's header", &error))?;
+    if format > FORMAT {
+        return Err(newer(format));
+    }
+    Ok(())
+}
+
+fn newer(format: i64) -> StoreError {
+    StoreError::Refused(format!(
+        "the store has format {format}, made by a newer version of Semel; \
+         this version knows formats up to {FORMAT}"
+    ))
 }
 
 /// Returns the format of the file, refusing what is not ours or newer than this version.
-fn check(connection: &Connection) -> Result<i64> {
+pub(super) fn check(connection: &Connection) -> Result<i64> {
     let pragma = |name: &str| {
         connection
             .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
@@ -129,10 +150,7 @@ fn check(connection: &Connection) -> Result<i64> {
         ));
     }
     if format > FORMAT {
-        return Err(StoreError::Refused(format!(
-            "the store has format {format}, made by a newer version of Semel; \
-             this version knows formats up to {FORMAT}"
-        )));
+        return Err(newer(format));
     }
     Ok(format)
 }

@@ -11,8 +11,8 @@ use semel_core::clock::Stamp;
 
 use super::body::{read_fresh, read_stamp};
 use super::cache::Cache;
-use super::failed;
 use super::index::{Fold, Tail};
+use super::{failed, schema};
 use crate::store::Result;
 
 /// What the writer and the readers of a process tell each other.
@@ -39,6 +39,7 @@ impl Shared {
         let snapshot = connection
             .unchecked_transaction()
             .map_err(|error| failed("look for changes", &error))?;
+        schema::check_again(&snapshot)?;
         let fold = Fold::load(&snapshot).map_err(|error| failed("read the index", &error))?;
         let last = last_group(&snapshot)?;
         let mut tail = self.tail.write().unwrap_or_else(poisoned);

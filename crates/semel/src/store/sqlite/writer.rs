@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
 use semel_core::KeyHash;
@@ -14,7 +15,7 @@ use tokio::sync::oneshot;
 use super::body::{Body, write_stamp};
 use super::cache::Cache;
 use super::index::{self, Fold, Folder, Hash, Tail};
-use super::lock::{TURN, Turnstile, beside};
+use super::lock::{LOCK_WAIT_MAX, TURN, Turnstile, beside};
 use super::shared::{Shared, last_group, poisoned};
 use super::{failed, filter, open, payload, reader, schema};
 use crate::clock::Clock;
@@ -57,6 +58,8 @@ pub(super) enum Item {
         answer: oneshot::Sender<Result<()>>,
     },
     Tidy(oneshot::Sender<Result<bool>>),
+    /// Looks a key up where nobody can change it meanwhile.
+    Find(KeyHash, oneshot::Sender<Result<Current>>),
 }
 
 /// A change whose bytes were made in the caller's thread.
@@ -91,6 +94,7 @@ enum Answer {
     Commit(oneshot::Sender<Result<Commit>>, Result<Commit>),
     Unit(oneshot::Sender<Result<()>>),
     Tidy(oneshot::Sender<Result<bool>>, Arc<Shared>),
+    Found(oneshot::Sender<Result<Current>>, Result<Current>),
 }
 
 pub(super) struct Writer {
@@ -124,17 +128,22 @@ struct GroupRows {
 
 impl Writer {
     pub(super) fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
-        let mut lock = Turnstile::open(path).map_err(|error| unlocked(&error))?;
         // Even the first look may have to recover the log, so it queues like every write.
-        lock.enter().map_err(|error| unlocked(&error))?;
+        let entered = Turnstile::open(path).and_then(Turnstile::enter_in_time);
+        let lock = entered
+            .map_err(|error| unlocked(&error))?
+            .ok_or_else(no_turn)?;
         let mut connection = open::connect(path, open::Role::Write)?;
-        schema::migrate(&mut connection)?;
+        let mark = own_mark()?;
+        if schema::migrate(&mut connection)? {
+            // An older version that has the store open must not go on answering from memory.
+            lock.mark(&mark).map_err(|error| unlocked(&error))?;
+        }
         let fold = Fold::load(&connection).map_err(|error| failed("open the index", &error))?;
         let shared = Shared {
             tail: RwLock::new(Tail::new(&fold)),
             stamp: RwLock::new(None),
-            cache: Cache::open(&beside(path, TURN), own_mark()?)
-                .map_err(|error| unlocked(&error))?,
+            cache: Cache::open(&beside(path, TURN), mark).map_err(|error| unlocked(&error))?,
         };
         let mut writer = Self {
             connection,
@@ -151,8 +160,24 @@ impl Writer {
             group: GroupRows::default(),
         };
         writer.catch_up()?;
+        writer.refuse_gap()?;
         writer.lock.leave().map_err(|error| unlocked(&error))?;
         Ok(writer)
+    }
+
+    /// Refuses a store that has lost what was committed: those keys would run again.
+    fn refuse_gap(&self) -> Result<()> {
+        let committed = self.lock.committed().map_err(|error| unlocked(&error))?;
+        match committed {
+            Some(last) if last >= self.next_seq => Err(StoreError::Corrupt(format!(
+                "log entries {} to {last} were committed and are gone: the write-ahead log was \
+                 removed or cut, or an older copy was put in its place; what was begun in the gap \
+                 cannot be known. Restore the whole store, or remove its `{TURN}` file to go on \
+                 with what is left",
+                self.next_seq
+            ))),
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(super) fn shared(&self) -> Arc<Shared> {
@@ -169,6 +194,7 @@ impl Writer {
         if version == self.data_version && !self.stale {
             return Ok(());
         }
+        schema::check_again(&self.connection)?;
         let fold =
             Fold::load(&self.connection).map_err(|error| failed("read the index", &error))?;
         let mut tail = self.shared.tail.write().unwrap_or_else(poisoned);
@@ -195,7 +221,12 @@ impl Writer {
     fn run(&mut self, items: &mut Vec<Item>) {
         let entered = self.lock.enter().map_err(|error| unlocked(&error));
         let mut answers = Vec::with_capacity(items.len());
-        let written = entered.and_then(|()| self.transact(items, &mut answers));
+        let written = match entered {
+            // All were given up while the turn did not come.
+            Ok(()) if items.is_empty() => Ok(()),
+            Ok(()) => self.transact(items, &mut answers),
+            Err(error) => Err(error),
+        };
         // The others' turn comes before the answers: they have waited for longer. If it cannot be
         // given up, it is kept, and given up with the next group; what was written is written.
         let _kept = self.lock.leave();
@@ -266,6 +297,13 @@ impl Writer {
                     self.save_mark(&value)?;
                     self.group.wrote = true;
                 }
+                Item::Find(key, answer) => {
+                    let as_of = AbsentAsOf(self.next_seq - 1);
+                    let found = self.find(&key, AbsentAsOf(0));
+                    let found =
+                        found.map(|found| found.map_or(Current::Absent(as_of), Current::Stored));
+                    answers.push(Answer::Found(answer, found));
+                }
                 Item::Tidy(answer) => {
                     answers.push(Answer::Tidy(answer, Arc::clone(&self.shared)));
                     self.fold_debt += TIDY_SLICE;
@@ -311,17 +349,14 @@ impl Writer {
     /// narrow table's end were absent then, and newer ones are in the tail.
     fn find(&self, key: &KeyHash, as_of: AbsentAsOf) -> Result<Option<Stored>> {
         let hash = Hash::of(key);
-        let (in_tail, indexed_through) = {
-            let tail = self.shared.tail.read().unwrap_or_else(poisoned);
-            (
-                self.group
-                    .staged
-                    .get(&hash)
-                    .copied()
-                    .or_else(|| tail.get(hash)),
-                tail.indexed_through,
-            )
+        // As of this transaction, which may have put rows in and dropped them; the tail hears of it
+        // after the commit.
+        let indexed_through = self.folded().indexed_through;
+        let in_tail = match self.group.staged.get(&hash) {
+            Some(id) => Some(*id),
+            None => self.shared.tail.read().unwrap_or_else(poisoned).get(hash),
         };
+        let in_tail = in_tail.filter(|id| *id > indexed_through);
         if in_tail.is_none() && indexed_through <= as_of.0 {
             return Ok(None);
         }
@@ -373,16 +408,24 @@ impl Writer {
             return self.remove(change, place, version);
         };
         let erases = match change.payload {
-            PackedPayload::Erase => true,
+            PackedPayload::Erase | PackedPayload::Stream(_) => true,
             PackedPayload::Bytes { replaces, .. } => replaces,
-            PackedPayload::Keep | PackedPayload::Stream(_) => false,
+            PackedPayload::Keep => false,
         };
         if erases {
             if self.version_of(place)? != Some(version.0) {
                 return self.conflict(&change.key, place);
             }
-            payload::erase(&self.connection, place.0)
-                .map_err(|error| failed("erase a payload", &error))?;
+            let erased = match &*next.record {
+                Record::Operation(_) => {
+                    let kept = self.place_payload(&change.payload).fence;
+                    payload::erase(&self.connection, place.0, kept)
+                }
+                Record::Tombstone(_) | Record::Stub(_) => {
+                    payload::erase_all(&self.connection, place.0)
+                }
+            };
+            erased.map_err(|error| failed("erase a payload", &error))?;
         }
         let id = place.0.cast_signed();
         let state = next.record.kind();
@@ -465,7 +508,7 @@ impl Writer {
         while self.folded().indexed_through < place.0 {
             self.fold(TIDY_SLICE)?;
         }
-        payload::erase(&self.connection, place.0)
+        payload::erase_all(&self.connection, place.0)
             .and_then(|()| index::remove(&self.connection, Hash::of(&change.key), place.0))
             .and_then(|()| {
                 self.connection
@@ -661,6 +704,8 @@ impl Writer {
         }
         if self.group.body.count > 0 {
             *self.shared.stamp.write().unwrap_or_else(poisoned) = Some(stamp);
+            // Without this note a lost log might not be noticed; what is written is written.
+            let _unnoted = self.lock.note_committed(self.next_seq - 1);
         }
         Ok(())
     }
@@ -729,6 +774,15 @@ fn own_mark() -> Result<[u8; 16]> {
     Ok(mark)
 }
 
+/// Says that another process does not end its turn.
+pub(super) fn no_turn() -> StoreError {
+    StoreError::Unavailable(format!(
+        "another process has had its turn to write for more than {} s; it may have been stopped \
+         (`lsof` on the store's `{TURN}` file names it)",
+        LOCK_WAIT_MAX.as_secs()
+    ))
+}
+
 fn unlocked(error: &std::io::Error) -> StoreError {
     StoreError::Unavailable(format!("the store's lock files cannot be used: {error}"))
 }
@@ -736,13 +790,24 @@ fn unlocked(error: &std::io::Error) -> StoreError {
 impl Sink for Writer {
     type Item = Item;
 
+    const PATIENCE: Duration = LOCK_WAIT_MAX;
+
     fn try_ready(&mut self) -> bool {
-        // An error shows again, with its message, when the writer enters in earnest.
+        // An error shows again, with its message, when the items are written.
         self.lock.try_enter().unwrap_or(false)
+    }
+
+    fn ready(&mut self) {
+        // An error shows again, with its message, when the items are written.
+        let _shown_again = self.lock.enter();
     }
 
     fn write(&mut self, items: &mut Vec<Item>) {
         self.run(items);
+    }
+
+    fn give_up(item: Item) {
+        item.fail(&no_turn());
     }
 }
 
@@ -752,6 +817,7 @@ impl Answer {
         match self {
             Self::Commit(sender, commit) => drop(sender.send(commit)),
             Self::Unit(sender) => drop(sender.send(Ok(()))),
+            Self::Found(sender, found) => drop(sender.send(found)),
             Self::Tidy(sender, shared) => {
                 let left = !shared.tail.read().unwrap_or_else(poisoned).is_empty();
                 drop(sender.send(Ok(left)));
@@ -765,6 +831,7 @@ impl Answer {
             Self::Commit(sender, _) => drop(sender.send(Err(error.clone()))),
             Self::Unit(sender) => drop(sender.send(Err(error.clone()))),
             Self::Tidy(sender, _) => drop(sender.send(Err(error.clone()))),
+            Self::Found(sender, _) => drop(sender.send(Err(error.clone()))),
         }
     }
 }
@@ -777,6 +844,7 @@ impl Item {
                 drop(answer.send(Err(error.clone())));
             }
             Self::Tidy(answer) => drop(answer.send(Err(error.clone()))),
+            Self::Find(_, answer) => drop(answer.send(Err(error.clone()))),
         }
     }
 }

@@ -1,0 +1,129 @@
+//! The program as a shell sees it: small runs, whole output, no figure is judged.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_semel-bench"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// Runs with the build's own directory as the disk.
+fn core(arguments: &[&str]) -> Output {
+    let directory = env!("CARGO_TARGET_TMPDIR");
+    let output = bench(&[&["core", "--dir", directory], arguments].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.is_empty(), "progress is for terminals: {errors}");
+    output
+}
+
+#[test]
+fn core_prints_one_row_per_engine_and_number_of_callers() {
+    let output = core(&[
+        "--json",
+        "--seconds",
+        "0.05",
+        "--rounds",
+        "1",
+        "--callers",
+        "1,4",
+    ]);
+    let parsed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = parsed["rows"].as_array().unwrap();
+    let names: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["name"].as_str().unwrap(),
+                row["callers"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let expected =
+        [1, 4].map(|callers| ["semel", "raw-log", "naive-sqlite"].map(|name| (name, callers)));
+    assert_eq!(names, expected.concat());
+    for row in rows {
+        for figure in [
+            "cycles_per_s",
+            "p50_us",
+            "p99_us",
+            "replays_per_s",
+            "disk_bytes_per_key",
+            "written_bytes_per_key",
+        ] {
+            assert!(row[figure].as_f64().unwrap() > 0.0, "{figure} of {row}");
+        }
+    }
+}
+
+#[test]
+fn core_prints_tables_for_people() {
+    let output = core(&["--seconds", "0.05", "--rounds", "1", "--callers", "1"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "cycles/s",
+        "semel divided by",
+        "1 caller: p50 of raw-log's",
+        "others used",
+    ] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
+}
+
+#[test]
+fn the_curve_ends_with_the_wanted_number_of_keys() {
+    let output = core(&["--json", "--seconds", "0.05", "--keys", "2000"]);
+    let parsed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let points = parsed["curve"].as_array().unwrap();
+    assert_eq!(points.len(), 2);
+    assert_eq!(points[1]["keys"], 2_000);
+    assert!(points[1]["ratio"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().to_str().unwrap();
+    let arguments = [
+        "core",
+        "--dir",
+        path,
+        "--seconds",
+        "0.05",
+        "--rounds",
+        "1",
+        "--callers",
+        "1",
+    ];
+    assert!(bench(&arguments).status.success());
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn wrong_command_lines_exit_64() {
+    for wrong in [
+        ["core", "--callers", "0"],
+        ["core", "--seconds", "never"],
+        ["core", "--only", "redis"],
+        ["core", "--keys", "-1"],
+        ["cores", "--json", "--json"],
+    ] {
+        let output = bench(&wrong);
+        assert_eq!(output.status.code(), Some(64), "{wrong:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty());
+    }
+    assert_eq!(bench(&["--help"]).status.code(), Some(0));
+}
+
+#[test]
+fn an_unusable_directory_is_an_error_with_its_name() {
+    if Path::new("/proc/version").exists() {
+        let output = bench(&["core", "--dir", "/proc/version/below"]);
+        assert_eq!(output.status.code(), Some(1));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains("/proc/version/below"), "{errors}");
+    }
+}

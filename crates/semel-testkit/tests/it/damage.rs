@@ -1,0 +1,207 @@
+//! Bytes that changed on the disk: whatever they hit, `verify` says so, and a store that says it is
+//! clean answers as before.
+//!
+//! SQLite keeps no checksum of its pages. A byte that changes in the index can make one key look
+//! absent, which nothing but `verify` notices; everything else that is damaged is an error.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Connection;
+use semel::{Admission, Effect, Engine, Error, Request};
+use semel_testkit::process::{Dice, Scene, key, open};
+use semel_testkit::scaled;
+
+/// What a sound store answers to a Begin of each key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Replay(String),
+    InDoubt,
+    /// The store could not tell.
+    Error(String),
+    /// The store let the caller act.
+    Execute,
+}
+
+const SETTLED: usize = 40;
+const DOUBTFUL: usize = 8;
+
+fn keys() -> Vec<String> {
+    (0..SETTLED + DOUBTFUL)
+        .map(|number| format!("key-{number}"))
+        .collect()
+}
+
+async fn begin(engine: &Engine, text: &str) -> Answer {
+    let request = Request::new("act", key(text)).input(text);
+    match engine.begin(request).await {
+        Ok(Admission::Replay(receipt)) => Answer::Replay(format!(
+            "{:?} {:?}",
+            receipt.original_effect,
+            receipt.data()
+        )),
+        Ok(Admission::InDoubt(_)) => Answer::InDoubt,
+        Ok(Admission::Execute(permit)) => {
+            // Given back, so that the answers that follow are not disturbed.
+            permit.not_done("only a test").await.map(drop).unwrap_or(());
+            Answer::Execute
+        }
+        Ok(other) => Answer::Error(format!("{other:?}")),
+        Err(error) => Answer::Error(error.to_string()),
+    }
+}
+
+/// Makes a store with all kinds of rows in its main file, and says what it answers.
+async fn make(scene: &Scene) -> BTreeMap<String, Answer> {
+    let engine = scene.open().await;
+    for (number, text) in keys().iter().enumerate() {
+        let request = Request::new("act", key(text)).input(text);
+        let Admission::Execute(permit) = engine.begin(request).await.expect("a claim") else {
+            panic!("{text} is new");
+        };
+        let answer = format!("{text} {}", "x".repeat(number * 16));
+        let settled = if number < SETTLED {
+            permit.done(Effect::Created, &answer).await
+        } else {
+            permit.unknown("only a test").await
+        };
+        settled.expect("an outcome is stored");
+    }
+    engine.sweep().await.expect("the index is filled");
+    let mut answers = BTreeMap::new();
+    for text in keys() {
+        answers.insert(text.clone(), begin(&engine, &text).await);
+    }
+    drop(engine);
+    let written_back = Connection::open(scene.store())
+        .and_then(|sqlite| sqlite.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)"));
+    written_back.expect("the log is written back");
+    answers
+}
+
+/// What came of many damages.
+#[derive(Debug, Default)]
+struct Tally {
+    refused: usize,
+    found: usize,
+    unharmed: usize,
+}
+
+/// Lays a damaged copy out, opens and verifies it, and asks for every key.
+async fn examine(bytes: &[u8], what: &str, sound: &BTreeMap<String, Answer>, tally: &mut Tally) {
+    let scene = Scene::new();
+    std::fs::write(scene.store(), bytes).expect("a damaged copy is written");
+    let engine = match open(&scene.store()).await {
+        Ok(engine) => engine,
+        Err(error) => {
+            let text = error.to_string();
+            let named = text.contains(&scene.store().display().to_string());
+            assert!(named, "{what}: {text}");
+            tally.refused += 1;
+            return;
+        }
+    };
+    let clean = match engine.verify().await {
+        Ok(verified) => verified.is_clean(),
+        Err(Error::Store(_)) => false,
+        Err(other) => panic!("{what}: {other}"),
+    };
+    for (text, expected) in sound {
+        let answer = begin(&engine, text).await;
+        let same = answer == *expected;
+        assert!(
+            same || !clean,
+            "{what}: verify was clean, but {text}: {answer:?}"
+        );
+        // An answer that is given is the right one, or none is: never another key's, or half of it.
+        if let (Answer::Replay(given), Answer::Replay(right)) = (&answer, expected) {
+            let data = |answer: &str| answer.split_once(' ').map(|(_, data)| data.to_owned());
+            assert_eq!(data(given), data(right), "{what}: {text}");
+        }
+    }
+    if clean {
+        tally.unharmed += 1;
+    } else {
+        tally.found += 1;
+    }
+}
+
+#[tokio::test]
+async fn a_changed_byte_is_found_or_changes_no_answer() {
+    let scene = Scene::new();
+    let sound = make(&scene).await;
+    let original = std::fs::read(scene.store()).expect("the store is read");
+    let (seed, mut dice) = Dice::fresh();
+    let mut tally = Tally::default();
+    for round in 0..scaled(10_000, 300) {
+        let mut bytes = original.clone();
+        let offset = usize::try_from(dice.below(bytes.len() as u64)).unwrap_or(0);
+        let flip = 1 + dice.below(255).to_le_bytes()[0];
+        bytes[offset] ^= flip;
+        let what = format!("seed {seed}, round {round}: byte {offset} ^ {flip:#x}");
+        examine(&bytes, &what, &sound, &mut tally).await;
+    }
+    // Most bytes of a small store are free, or the log of something settled; the rest is noticed.
+    let noticed = tally.refused + tally.found;
+    assert!(noticed > 0 && tally.unharmed > 0, "{tally:?}");
+}
+
+#[tokio::test]
+async fn a_record_whose_key_was_damaged_is_an_error_and_not_a_new_operation() {
+    let scene = Scene::new();
+    let sound = make(&scene).await;
+    let original = std::fs::read(scene.store()).expect("the store is read");
+    let (text, expected) = sound.iter().next().expect("there are keys");
+    let places: Vec<_> = original
+        .windows(text.len())
+        .enumerate()
+        .filter_map(|(at, bytes)| (bytes == text.as_bytes()).then_some(at))
+        .collect();
+    assert!(places.len() >= 2, "it is in its record and in the log");
+    let mut errors = 0;
+    for at in places {
+        let mut bytes = original.clone();
+        bytes[at] ^= 0x20;
+        let damaged = Scene::new();
+        std::fs::write(damaged.store(), bytes).expect("a damaged copy is written");
+        let engine = damaged.open().await;
+        match begin(&engine, text).await {
+            Answer::Error(said) if said.contains("belongs to another key") => errors += 1,
+            Answer::Error(said) => assert!(said.contains("does not match its digest"), "{said}"),
+            // What was damaged is the log, which a begin does not look at.
+            answer => assert_eq!(answer, *expected, "byte {at}"),
+        }
+    }
+    assert_eq!(errors, 1, "the record was damaged once");
+}
+
+#[tokio::test]
+async fn a_page_that_is_lost_is_found_or_changes_no_answer() {
+    let scene = Scene::new();
+    let sound = make(&scene).await;
+    let original = std::fs::read(scene.store()).expect("the store is read");
+    let page = usize::from(u16::from_be_bytes([original[16], original[17]]));
+    let (mut zeroed, mut cut, mut doubled) = Default::default();
+    for start in (0..original.len()).step_by(page) {
+        let mut bytes = original.clone();
+        bytes[start..start + page].fill(0);
+        let what = format!("zeros at {start} of {}", original.len());
+        examine(&bytes, &what, &sound, &mut zeroed).await;
+
+        let what = format!("cut at {start} of {}", original.len());
+        if start > 0 {
+            examine(&original[..start], &what, &sound, &mut cut).await;
+        }
+        // A write that went to the wrong place.
+        let from = (start + page) % original.len();
+        let mut bytes = original.clone();
+        bytes.copy_within(from..from + page, start);
+        let what = format!("page {from} at {start} of {}", original.len());
+        examine(&bytes, &what, &sound, &mut doubled).await;
+    }
+    let all: [&Tally; 3] = [&zeroed, &cut, &doubled];
+    assert!(
+        all.iter().all(|tally| tally.refused + tally.found > 0),
+        "{all:?}"
+    );
+    assert_eq!(cut.unharmed, 0, "a store that was cut never looks whole");
+}

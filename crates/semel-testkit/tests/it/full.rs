@@ -1,0 +1,240 @@
+//! A full disk: clear errors, nothing executed without a claim, and work goes on when there is room.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use semel::Lease;
+use semel_testkit::process::audit::{Audited, Seen, audit};
+use semel_testkit::process::{
+    Agent, Ended, Keys, Orders, Program, Scene, Word, resolve_truthfully, unsettled,
+};
+use semel_testkit::scaled;
+
+use crate::{agent, all_private, mounter};
+
+/// How many keys an agent is sent for at once: a command line has its limits.
+const AT_ONCE: usize = 1_000;
+
+fn keys(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("hold-{number}")).collect()
+}
+
+/// Orders whose lease is short, as a report is tried again until its end.
+fn orders(scene: &Scene, keys: &[String]) -> Orders {
+    Orders {
+        lease: Lease::MIN,
+        ..Orders::new(scene, Keys::These(keys.to_vec()))
+    }
+}
+
+/// A write beyond the file limit is an error, as on a full disk, instead of a signal.
+fn told_of_limits() -> Program {
+    agent().through_shell("trap '' XFSZ; umask 0; exec \"$@\"")
+}
+
+/// With room on the disk again: all agree, doubts are resolved, and each key took effect once.
+async fn recovers(scene: &Scene, keys: &[String]) -> Audited {
+    let mut seen = Seen::default();
+    for _ in 0..8 {
+        let engine = scene.open().await;
+        let audited = audit(&engine, scene, &mut seen).await;
+        let audited = audited.expect("world, ledger and callers agree");
+        resolve_truthfully(&engine, &scene.sink(), keys).await;
+        let left = unsettled(&engine, keys).await;
+        if left.is_empty() {
+            assert_eq!(audited.effects, keys.len(), "each key took effect once");
+            return audited;
+        }
+        let some = &left[..left.len().min(AT_ONCE)];
+        let ended = agent().start(&orders(scene, some)).wait();
+        assert!(ended.status.success(), "{}", ended.said);
+    }
+    panic!("some keys are never settled: {:?}", scene.told().words());
+}
+
+/// Says what a full disk looks like, whether the system calls it full or too large a file.
+fn is_clear(text: &str, scene: &Scene) -> bool {
+    let cause = [
+        "disk is full",
+        "disk I/O error",
+        "File too large",
+        "No space",
+    ];
+    let named = text.contains(&scene.store().display().to_string());
+    named && cause.iter().any(|cause| text.contains(cause))
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_from_the_start_lets_nothing_begin() {
+    for limit in [0, 1, 512, 4_096, 8_192] {
+        let scene = Scene::new();
+        let orders = Orders {
+            file_limit: Some(limit),
+            ..orders(&scene, &keys(2))
+        };
+        let Ended { status, said } = told_of_limits().start(&orders).wait();
+        assert_eq!(status.code(), Some(3), "{limit}: {said}");
+        assert!(said.starts_with("store_unavailable"), "{limit}: {said}");
+        assert!(is_clear(&said, &scene), "{limit}: {said}");
+        assert_eq!(scene.sink().lines(), [], "nothing was executed");
+        // The half-made store is finished once there is room.
+        recovers(&scene, &keys(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_up_refuses_claims_and_keeps_outcomes() {
+    let mut told = BTreeMap::<&str, usize>::new();
+    for step in 1..=scaled(60, 12) {
+        let limit = 48 * 1024 + step * 7_001;
+        let scene = Scene::new();
+        let keys = keys(40);
+        let orders = Orders {
+            file_limit: Some(limit),
+            ..orders(&scene, &keys)
+        };
+        let ended = told_of_limits().start(&orders).wait();
+        assert!(ended.status.success(), "{limit}: {}", ended.said);
+        let notes = scene.path().join("store.db-notes");
+        if notes.exists() {
+            all_private(&notes);
+        }
+        for (key, word) in scene.told().words() {
+            let kind = match &word {
+                Word::Done(_) => "done",
+                Word::Unstored(noted) => {
+                    assert!(*noted, "a note is a small file: {key}");
+                    "unstored"
+                }
+                Word::Error(text) => {
+                    assert!(is_clear(text, &scene), "{limit}: {text}");
+                    "refused"
+                }
+                other => panic!("{limit}: {key}: {other:?}"),
+            };
+            *told.entry(kind).or_default() += 1;
+        }
+        recovers(&scene, &keys).await;
+    }
+    // The limits above fall on claims and on reports; otherwise this test would prove nothing.
+    let kinds: Vec<_> = told.keys().copied().collect();
+    assert_eq!(kinds, ["done", "refused", "unstored"], "{told:?}");
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_up_and_empties_again_under_many_callers_loses_nothing() {
+    let scene = Scene::new();
+    let orders = Orders {
+        file_limit: Some(400_000),
+        lift_after: Some(40),
+        tasks: 16,
+        threads: 2,
+        // Long enough for the reports that wait for room.
+        lease: Duration::from_secs(20),
+        ..Orders::new(
+            &scene,
+            Keys::New("hold-".to_owned(), Duration::from_secs(3)),
+        )
+    };
+    let ended = told_of_limits().start(&orders).wait();
+    assert!(ended.status.success(), "{}", ended.said);
+    let words = scene.told().words();
+    let first_error = words
+        .iter()
+        .position(|(_, word)| matches!(word, Word::Error(_)))
+        .expect("the disk was full");
+    let done = |words: &[(String, Word)]| {
+        let done = |(_, word): &&(String, Word)| matches!(word, Word::Done(_));
+        words.iter().filter(done).count()
+    };
+    let (before, after) = words.split_at(first_error);
+    assert!(done(before) > 0, "it was not full at first");
+    assert!(done(after) > 16, "work went on when there was room");
+    let keys: Vec<_> = words.iter().map(|(key, _)| key.clone()).collect();
+    recovers(&scene, &keys).await;
+}
+
+#[tokio::test]
+async fn the_first_claim_of_a_store_may_fail_and_the_next_one_is_still_its_first_entry() {
+    let mut failed_first = 0;
+    for step in 0..12 {
+        let scene = Scene::new();
+        let keys = keys(3);
+        let orders = Orders {
+            file_limit: Some(30_000 + step * 8_192),
+            lift_after: Some(1),
+            ..orders(&scene, &keys)
+        };
+        if told_of_limits().start(&orders).wait().status.success() {
+            let words = scene.told().words();
+            let failed = matches!(words.first(), Some((_, Word::Error(_))));
+            failed_first += usize::from(failed);
+        }
+        recovers(&scene, &keys).await;
+    }
+    assert!(failed_first > 0, "no limit fell on the first claim");
+}
+
+#[tokio::test]
+async fn a_process_that_a_file_limit_kills_in_the_middle_of_a_write_leaves_a_sound_store() {
+    for step in 1..=scaled(100, 15) {
+        let scene = Scene::new();
+        let keys = keys(30);
+        let orders = Orders {
+            file_limit: Some(40_000 + step * 4_567),
+            tasks: 4,
+            threads: 2,
+            ..orders(&scene, &keys)
+        };
+        // Without a handler the signal kills, after as much was written as there is room for.
+        let ended: Vec<_> = [agent().start(&orders), agent().start(&orders)]
+            .into_iter()
+            .map(Agent::wait)
+            .collect();
+        for Ended { status, said } in ended {
+            assert_ne!(status.code(), Some(3), "{said}");
+        }
+        recovers(&scene, &keys).await;
+    }
+}
+
+#[tokio::test]
+async fn a_full_file_system_refuses_claims_and_takes_them_again_when_there_is_room() {
+    let scene = Scene::new();
+    let Some(mounter) = mounter(&scene) else {
+        return;
+    };
+    let disk = scene.path().join("disk");
+    std::fs::create_dir(&disk).expect("a mount point is made");
+    // Nearly all is taken at first. The store is copied out, as the mount ends with its shell.
+    let script = format!(
+        "cd {disk} && mount -t tmpfs -o size=32m tmpfs . && cd {disk} &&
+         head -c 31m /dev/zero > ballast && \"$@\"; status=$?;
+         cp -r store.db* .. && exit $status",
+        disk = disk.display(),
+    );
+    let orders = Orders {
+        store: disk.join("store.db"),
+        ballast: Some(disk.join("ballast")),
+        lift_after: Some(40),
+        tasks: 16,
+        threads: 2,
+        lease: Duration::from_secs(20),
+        ..Orders::new(
+            &scene,
+            Keys::New("hold-".to_owned(), Duration::from_secs(3)),
+        )
+    };
+    let program = agent().through_shell(&script).through(mounter);
+    let ended = program.start(&orders).wait();
+    assert!(ended.status.success(), "{}: {}", ended.status, ended.said);
+    let words = scene.told().words();
+    let mut errors = words.iter().filter_map(|(_, word)| match word {
+        Word::Error(text) => Some(text),
+        _ => None,
+    });
+    let full = errors.all(|text| text.contains("disk is full"));
+    assert!(full && words.len() > 100, "{words:?}");
+    let keys: Vec<_> = words.iter().map(|(key, _)| key.clone()).collect();
+    recovers(&scene, &keys).await;
+}

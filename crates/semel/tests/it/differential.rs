@@ -1,0 +1,92 @@
+//! Random streams of commands against the model, memory and SQLite.
+//!
+//! `SEMEL_DIFF_SEED=n` runs that one stream again.
+
+use std::sync::Arc;
+
+use semel_testkit::conformance::{Bed, ManualClock, MemoryBed, SqliteBed};
+use semel_testkit::differential::planted::{Bug, PlantedBed};
+use semel_testkit::differential::{Coverage, Difference, run};
+use semel_testkit::scaled;
+
+/// Commands in one stream: enough for an operation to be settled, buried, dropped and begun anew.
+const STEPS: usize = 300;
+
+/// Runs a stream in a runtime that suits its number: one that may block writes directly, and one
+/// that must not leaves it to the store's own thread.
+fn stream(
+    seed: u64,
+    beds: impl FnOnce(&Arc<ManualClock>) -> Vec<(&'static str, Arc<dyn Bed>)>,
+) -> Result<Coverage, Box<Difference>> {
+    let runtime = if seed.is_multiple_of(3) {
+        tokio::runtime::Builder::new_current_thread().build()
+    } else {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .build()
+    };
+    let runtime = runtime.expect("a runtime starts");
+    let clock = Arc::new(ManualClock::default());
+    let beds = beds(&clock);
+    // In a task, as only there a runtime of several threads lets the store write directly.
+    let run = runtime.spawn(async move { run(seed, STEPS, &clock, &beds).await });
+    runtime.block_on(run).expect("the run ends")
+}
+
+fn both(clock: &Arc<ManualClock>) -> Vec<(&'static str, Arc<dyn Bed>)> {
+    vec![
+        ("memory", Arc::new(MemoryBed::new(clock))),
+        ("sqlite", Arc::new(SqliteBed::new(clock))),
+    ]
+}
+
+#[test]
+fn the_stores_do_what_the_model_does() {
+    let asked = std::env::var("SEMEL_DIFF_SEED").ok();
+    let asked = asked.map(|seed| seed.parse::<u64>().expect("the seed is a number"));
+    let seeds = match asked {
+        Some(seed) => seed..seed + 1,
+        None => 0..scaled(2_000, 200),
+    };
+    let mut coverage = Coverage::default();
+    for seed in seeds {
+        match stream(seed, both) {
+            Ok(covered) => coverage.add(&covered),
+            Err(difference) => panic!("{difference}"),
+        }
+    }
+    if asked.is_none() {
+        let missing = coverage.missing();
+        assert!(
+            missing.is_empty(),
+            "{missing:?} did not both succeed and fail: {coverage:?}"
+        );
+    }
+}
+
+/// The most streams that a planted bug may survive.
+const STREAMS_MAX: u64 = 40;
+
+#[test]
+fn every_planted_bug_is_found() {
+    for bug in Bug::ALL {
+        let found = (0..STREAMS_MAX).find_map(|seed| {
+            let planted = |clock: &Arc<ManualClock>| -> Vec<(&'static str, Arc<dyn Bed>)> {
+                vec![("planted", Arc::new(PlantedBed::new(bug, clock)))]
+            };
+            stream(seed, planted).err()
+        });
+        assert!(found.is_some(), "{bug:?} was not found");
+    }
+}
+
+#[test]
+fn a_seed_shows_the_same_difference_again() {
+    let planted = |clock: &Arc<ManualClock>| -> Vec<(&'static str, Arc<dyn Bed>)> {
+        vec![("planted", Arc::new(PlantedBed::new(Bug::DropWrite, clock)))]
+    };
+    let first = stream(7, planted).expect_err("the bug is found");
+    let second = stream(7, planted).expect_err("the bug is found again");
+    assert_eq!(first.to_string(), second.to_string());
+    assert!(first.to_string().contains("SEMEL_DIFF_SEED=7"));
+}
