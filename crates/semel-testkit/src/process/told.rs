@@ -21,6 +21,8 @@ pub enum Word {
     Unstored(bool),
     /// An error, with its code and its text.
     Error(String),
+    /// The disk was full, and has room from here on; after this many errors.
+    Room(usize),
 }
 
 impl fmt::Display for Word {
@@ -32,6 +34,7 @@ impl fmt::Display for Word {
             Self::InDoubt => f.write_str("in-doubt "),
             Self::Unstored(noted) => write!(f, "unstored {noted}"),
             Self::Error(text) => write!(f, "error {}", text.replace('\n', " ")),
+            Self::Room(errors) => write!(f, "room {errors}"),
         }
     }
 }
@@ -46,6 +49,7 @@ impl Word {
             "in-doubt" => Some(Self::InDoubt),
             "unstored" => rest.parse().ok().map(Self::Unstored),
             "error" => Some(Self::Error(rest.to_owned())),
+            "room" => rest.parse().ok().map(Self::Room),
             _ => None,
         }
     }
@@ -55,7 +59,7 @@ impl Word {
     pub fn answer(&self) -> Option<&str> {
         match self {
             Self::Done(answer) | Self::Replayed(answer) => Some(answer),
-            Self::Wait | Self::InDoubt | Self::Unstored(_) | Self::Error(_) => None,
+            Self::Wait | Self::InDoubt | Self::Unstored(_) | Self::Error(_) | Self::Room(_) => None,
         }
     }
 }

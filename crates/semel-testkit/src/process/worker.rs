@@ -15,6 +15,12 @@ use super::{CrashPoint, Dice, Keys, NAME, Orders, Sink, Told, Word, key, on_doub
 /// Attempts that a probe may have to judge get a short lease: nobody looks before its end.
 const PROBED_LEASE: Duration = Lease::MIN;
 
+/// How often an agent on a full disk looks whether it has waited for long enough.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// After how long without an answer everybody must be waiting to report.
+const STALLED: Duration = Duration::from_millis(500);
+
 /// An agent at work.
 struct Worker {
     engine: Engine,
@@ -23,6 +29,7 @@ struct Worker {
     told: Told,
     fate: Fate,
     errors: AtomicUsize,
+    answers: AtomicUsize,
 }
 
 /// Follows the orders to their end.
@@ -54,8 +61,12 @@ async fn follow(orders: Orders) -> semel::Result<()> {
         told: Told::at(orders.told.clone()),
         fate: Fate::new(orders.crash),
         errors: AtomicUsize::new(0),
+        answers: AtomicUsize::new(0),
         orders,
     });
+    if let Some(errors) = worker.orders.lift_after {
+        tokio::spawn(Arc::clone(&worker).make_room(errors));
+    }
     let tasks: Vec<_> = (0..worker.orders.tasks)
         .map(|number| tokio::spawn(Arc::clone(&worker).work(number)))
         .collect();
@@ -115,16 +126,27 @@ impl Worker {
             Err(error) => error_word(&error),
         };
         if matches!(word, Word::Error(_) | Word::Unstored(_)) {
-            let errors = self.errors.fetch_add(1, Ordering::SeqCst) + 1;
-            if Some(errors) == self.orders.lift_after {
-                self.make_room();
-            }
+            self.errors.fetch_add(1, Ordering::SeqCst);
         }
         self.told.remember(key, &word);
+        self.answers.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The disk is no longer full.
-    fn make_room(&self) {
+    /// Makes room on the disk after so many errors, or when everybody waits to report.
+    async fn make_room(self: Arc<Self>, errors: usize) {
+        let mut before = 0;
+        let mut since = Instant::now();
+        while self.errors.load(Ordering::SeqCst) < errors {
+            tokio::time::sleep(LOOK).await;
+            let answers = self.answers.load(Ordering::SeqCst);
+            if answers != before {
+                (before, since) = (answers, Instant::now());
+            } else if since.elapsed() > STALLED {
+                break;
+            }
+        }
+        let errors = self.errors.load(Ordering::SeqCst);
+        self.told.remember("-", &Word::Room(errors));
         limit_files(None);
         if let Some(ballast) = &self.orders.ballast {
             std::fs::remove_file(ballast).expect("the ballast is removed");

@@ -204,7 +204,8 @@ impl SqliteStore {
             guard: change.guard,
             changes_settled: changes_settled(&change.entry),
         });
-        self.ask(|sender| Item::Change(prepared, sender)).await
+        let (commit, _spent) = self.ask(|sender| Item::Change(prepared, sender)).await?;
+        Ok(commit)
     }
 }
 

@@ -46,7 +46,7 @@ const TIDY_SLICE: usize = 4_096;
 /// What is asked of the writer.
 #[derive(Debug)]
 pub(super) enum Item {
-    Change(Box<Prepared>, oneshot::Sender<Result<Commit>>),
+    Change(Box<Prepared>, oneshot::Sender<Result<Written>>),
     Append {
         place: Place,
         fence: Fence,
@@ -61,6 +61,10 @@ pub(super) enum Item {
     /// Looks a key up where nobody can change it meanwhile.
     Find(KeyHash, oneshot::Sender<Result<Current>>),
 }
+
+/// What became of a change, and the change itself: freeing it is left to the caller's thread, which
+/// made it, as the writer is the one that everybody waits for.
+pub(super) type Written = (Commit, Box<Prepared>);
 
 /// A change whose bytes were made in the caller's thread.
 #[derive(Debug)]
@@ -91,7 +95,7 @@ pub(super) enum PackedPayload {
 
 /// What a group's items are to be told once it is committed.
 enum Answer {
-    Commit(oneshot::Sender<Result<Commit>>, Result<Commit>),
+    Commit(oneshot::Sender<Result<Written>>, Result<Written>),
     Unit(oneshot::Sender<Result<()>>),
     Tidy(oneshot::Sender<Result<bool>>, Arc<Shared>),
     Found(oneshot::Sender<Result<Current>>, Result<Current>),
@@ -274,7 +278,7 @@ impl Writer {
                     let (applied, failure) = match applied {
                         Err(error @ StoreError::Corrupt(_)) => (Err(error), None),
                         Err(error) => (Err(error.clone()), Some(error)),
-                        Ok(commit) => (Ok(commit), None),
+                        Ok(commit) => (Ok((commit, change)), None),
                     };
                     answers.push(Answer::Commit(answer, applied));
                     if let Some(error) = failure {
