@@ -106,6 +106,9 @@ impl Call {
 /// How often a caller that got no answer comes back.
 const TRIES: usize = 4;
 
+/// How often an engine that sweeps by itself does.
+const SWEEP_EVERY: Duration = Duration::from_millis(1_500);
+
 /// How long a process that died stays down, in milliseconds.
 const DOWN: (u64, u64) = (1, 2_500);
 
@@ -161,13 +164,14 @@ impl Agent {
     /// that answers, or when it dies on the way, there is none.
     pub(crate) async fn start(sim: &Arc<Sim>, name: &str, mortal: bool) -> Option<Self> {
         let process = Process::start(sim, name, mortal);
+        let sweeps = mortal && sim.sometimes(100);
         let store = SimStore::new(sim, &process);
         let start = Engine::builder()
             .store(Arc::clone(&store) as Arc<dyn semel::store::Store>)
             .rules(sim.bug.map_or(decide as Rules, Bug::rules))
             .ids(ids(sim, name))
             .holder(None)
-            .sweep_every(None)
+            .sweep_every(sweeps.then_some(SWEEP_EVERY))
             .start();
         let started = tokio::select! {
             biased;

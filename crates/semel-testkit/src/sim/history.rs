@@ -65,7 +65,7 @@ pub(crate) struct Captured {
     pub(crate) payload: NewPayload,
 }
 
-/// The most commands that wait to be delivered again; later ones are not captured.
+/// The most commands that wait to be delivered again; later ones take the place of any of them.
 const CAPTURED_MAX: usize = 64;
 
 /// Makes a directory for notes, in memory where that is possible: they are synced, and nothing
@@ -96,14 +96,36 @@ impl Sim {
             now: Duration::ZERO,
             read: BTreeMap::new(),
         };
-        Arc::new(Self {
+        let sim = Arc::new(Self {
             bug,
             plan,
             clock: Arc::new(SimClock::new()),
             inner: Mutex::new(inner),
             broken: Notify::new(),
             notes,
-        })
+        });
+        sim.introduce();
+        sim
+    }
+
+    /// Says what the history is made of.
+    fn introduce(&self) {
+        self.with(|s| {
+            for key in &self.plan.keys {
+                let attempts = key.max_attempts;
+                s.say(
+                    key.key.as_str(),
+                    format_args!(
+                        "in doubt: {}; lease {:?}, settles in {:?}, attempts {attempts:?}, {:?}",
+                        key.on_doubt.as_str(),
+                        key.lease.length(),
+                        key.settle_delay,
+                        key.upstream,
+                    ),
+                );
+            }
+            s.say("sim", format_args!("{:?}", self.plan.rates));
+        });
     }
 
     /// Does something to the history in one step.
@@ -286,12 +308,19 @@ impl Inner {
     }
 
     fn capture(&mut self, key: usize, change: &Change) {
-        if self.captured.len() < CAPTURED_MAX && !self.calm {
-            self.captured.push(Captured {
-                key,
-                command: change.entry.command.clone(),
-                payload: change.payload.clone(),
-            });
+        if self.calm {
+            return;
+        }
+        let captured = Captured {
+            key,
+            command: change.entry.command.clone(),
+            payload: change.payload.clone(),
+        };
+        if self.captured.len() < CAPTURED_MAX {
+            self.captured.push(captured);
+        } else {
+            let index = self.rng.index(CAPTURED_MAX);
+            self.captured[index] = captured;
         }
     }
 

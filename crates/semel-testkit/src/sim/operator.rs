@@ -1,7 +1,6 @@
 //! Operators: people who look at an operation, wait, and then decide about it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use semel::{Effect, Label, Namespace, Timestamp};
 use semel_core::ledger::{AttemptKind, Fence, Operation, Record, StateKind};
@@ -197,6 +196,3 @@ fn lapsed(operation: &Operation, now: Timestamp) -> bool {
         .filter(|attempt| attempt.verdict.is_none());
     silent.into_iter().all(|attempt| attempt.lease_until <= now)
 }
-
-/// How long a history pauses between its two rounds, so that retention may act.
-pub(crate) const HOURS: Duration = Duration::from_secs(2 * 60 * 60 + 60);

@@ -47,8 +47,11 @@ impl fmt::Display for Report {
     }
 }
 
-/// No history takes longer than this on its own clock, but for the years at its end.
+/// No history takes longer than this on its own clock: two years are its longest end.
 const LONGEST: Duration = Duration::from_secs(5 * 365 * 86_400);
+
+/// How long a history pauses between its two rounds: retention acts on two sweeps an hour apart.
+const HOURS: Duration = Duration::from_secs(2 * 60 * 60 + 60);
 
 /// Runs the history of a seed, with or without a planted bug.
 ///
@@ -91,7 +94,7 @@ async fn play(sim: &Arc<Sim>) {
     round(sim).await;
     if sim.plan.second_round {
         let sweeper = Agent::start(sim, "sweep", false).await;
-        for pause in [Duration::ZERO, operator::HOURS] {
+        for pause in [Duration::ZERO, HOURS] {
             tokio::time::sleep(pause).await;
             if let Some(sweeper) = &sweeper {
                 // A store that fails now is swept by the next one.

@@ -81,15 +81,13 @@ impl Agent {
         }
     }
 
-    /// Looks whether the holder of the present lease is a process that is gone.
+    /// Looks whether the holder of the present lease is a process that is gone, or one that lives.
     fn sight(&self, key: usize) -> Option<Sighting> {
+        let looks = self.sim.sometimes(500);
         self.sim.with(|s| {
             let (fence, process) = s.checker.latest_holder(key)?;
-            let gone = s.lives[process].is_dead();
-            gone.then_some(Sighting {
-                fence,
-                alive: false,
-            })
+            let alive = !s.lives[process].is_dead();
+            looks.then_some(Sighting { fence, alive })
         })
     }
 

@@ -13,6 +13,7 @@ use super::{Checked, Committed, Invariant, Told, broken, running_at};
 use crate::sim::plan::KeyPlan;
 use crate::sim::world::{Upstream, World};
 
+/// One key's log, folded; see the module above for generations and runs.
 #[derive(Debug)]
 pub(super) struct KeyLog {
     pub(super) hash: KeyHash,
@@ -20,6 +21,7 @@ pub(super) struct KeyLog {
     pub(super) retention: Duration,
     /// Counts fresh starts: Retry, Forget, Drop.
     pub(super) generation: u32,
+    /// Counts licenses: each run may take effect once.
     pub(super) run: u32,
     /// Whether somebody permitted another effect since the last claim.
     pub(super) licensed: bool,
@@ -29,7 +31,9 @@ pub(super) struct KeyLog {
     pub(super) conflict: bool,
     pub(super) forgets: u32,
     pub(super) adoptions: u32,
+    /// The highest fence that was ever granted.
     pub(super) highest: Fence,
+    /// Every claim, oldest first.
     pub(super) tried: Vec<Tried>,
     /// Every `done` that the log holds for this generation.
     pub(super) dones: Vec<Outcome>,
