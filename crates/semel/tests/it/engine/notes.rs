@@ -4,15 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::core::ledger::{Command, Event, StateKind};
+use semel::core::ledger::codec::encode_command;
+use semel::core::ledger::{Command, Event, Settle, StateKind};
+use semel::core::{Digest, KeyHash, Verdict};
 use semel::store::PAYLOAD_MAX;
-use semel::{Admission, Effect, Engine, Error, Request};
+use semel::{Admission, Effect, Engine, Error, Namespace, Outcome, Payload, Request};
 use tokio::time::Instant;
 
 use super::actions::in_doubt;
 use super::store::{Twist, Twisted, unavailable};
 use super::world::{
-    Effects, World, clean, data, engine_on, key, lease, order, permit, replay, state,
+    Effects, World, clean, data, engine_on, key, lease, order, permit, replay, state, until,
 };
 
 /// An engine whose store takes claims, and nothing after them.
@@ -157,6 +159,48 @@ async fn an_answer_that_is_too_large_is_a_doubt_and_the_store_opens_again() {
     let builder = Engine::builder().store(world.another()).sweep_every(None);
     let again = builder.start().await.expect("the store opens");
     in_doubt(&again, order()).await;
+    clean(&again).await;
+}
+
+/// Lays a note out as a process with other limits might have.
+fn note(key: KeyHash, command: &Command, payload: &[u8]) -> Vec<u8> {
+    let command = encode_command(command);
+    let mut body = vec![];
+    for part in [&key.0.0[..], &command, &[1], payload] {
+        body.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        body.extend_from_slice(part);
+    }
+    [&Digest::of(&body).0[..], &body].concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_that_no_store_takes_stops_nobody_and_stays_for_a_person() {
+    let world = World::sqlite();
+    let engine = world.engine().await;
+    let permit = permit(&engine, order().lease(lease(1))).await;
+    let huge = vec![b'x'; PAYLOAD_MAX + 1];
+    let settle = Command::Settle(Settle {
+        attempt: permit.attempt_id().clone(),
+        fence: permit.fence(),
+        verdict: Verdict::Done(Outcome {
+            ok: true,
+            effect: Effect::Created,
+            payload: Some(Payload {
+                digest: Digest::of(&huge),
+                size: huge.len() as u64,
+            }),
+        }),
+    });
+    let hash = KeyHash::of(&Namespace::default(), &key("order-7"));
+    let directory = world.store.notes().expect("SQLite keeps notes");
+    std::fs::create_dir_all(&directory).expect("it is made");
+    let path = directory.join("large.note");
+    std::fs::write(&path, note(hash, &settle, &huge)).expect("it is written");
+    let builder = Engine::builder().store(world.another()).sweep_every(None);
+    let again = builder.start().await.expect("the store opens");
+    assert_eq!(notes(&world), [path]);
+    drop(permit);
+    until(&again, &key("order-7"), StateKind::Doubtful).await;
     clean(&again).await;
 }
 
