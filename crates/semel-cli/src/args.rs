@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 /// Makes what agents do happen once.
 #[derive(Debug, Parser)]
-#[command(name = "semel", version, about, propagate_version = true)]
+#[command(name = "semel", version, propagate_version = true)]
 pub(crate) struct Args {
     /// Where the ledger is: `sqlite:PATH` [default: sqlite: in the user's data directory]
     #[arg(long, global = true, env = "SEMEL_STORE", value_name = "URL")]

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use semel::Error;
+use semel::store::StoreError;
 
 /// Returns the store's URL: what was said, or the file in the user's data directory.
 pub(crate) fn store_url(said: Option<&str>) -> Result<String, Error> {
@@ -19,6 +20,18 @@ pub(crate) fn store_url(said: Option<&str>) -> Result<String, Error> {
         "sqlite:{}",
         directory.join("semel").join("semel.db").display()
     ))
+}
+
+/// Refuses a file that is not there: a command that only looks must not make an empty store, and then
+/// say that all is well with it.
+pub(crate) fn refuse_missing(url: &str) -> Result<(), Error> {
+    match url.strip_prefix("sqlite:").map(Path::new) {
+        Some(path) if !path.exists() => {
+            let text = format!("there is no store at {}", path.display());
+            Err(StoreError::Unavailable(text).into())
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Returns the user's data directory, as the system's custom is.
@@ -43,6 +56,16 @@ fn data_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looking_makes_no_store() {
+        let missing = std::env::temp_dir().join("semel-no-such-store.db");
+        let refused = refuse_missing(&format!("sqlite:{}", missing.display()));
+        let message = refused.expect_err("it is not there").to_string();
+        assert!(message.contains("semel-no-such-store.db"), "{message}");
+        assert!(!missing.exists());
+        assert!(refuse_missing("sqlite:/").is_ok());
+    }
 
     #[test]
     fn the_data_directory_follows_the_systems_custom() {

@@ -111,6 +111,9 @@ impl Error {
     /// Returns what to do next.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
+        if let Self::Store(StoreError::Refused(_)) = self {
+            return Some("use another file, or the version of Semel that made this one");
+        }
         match self.code() {
             "in_flight" => Some("wait for the running attempt, or ask again later"),
             "in_doubt" => Some("find out whether the effect happened, then resolve the operation"),

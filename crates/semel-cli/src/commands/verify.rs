@@ -11,6 +11,7 @@ use crate::settings;
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<ExitCode, Error> {
     let url = settings::store_url(args.store.as_deref())?;
+    settings::refuse_missing(&url)?;
     let engine = Engine::open(&url).await?;
     let verified = engine.verify().await?;
     let json = json!({
