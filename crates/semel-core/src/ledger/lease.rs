@@ -6,6 +6,7 @@ use super::command::{Expire, Renew, Sighting};
 use super::decide::write;
 use super::decision::{Decision, Event, Rejection, Reply};
 use super::record::{Operation, Record, State};
+use super::settle::proven;
 use crate::time::Timestamp;
 
 /// Why a lease is looked at.
@@ -53,7 +54,7 @@ pub(super) fn lapse(operation: &Operation, now: Timestamp, ending: Ending) -> Op
         attempt.end(None, None, ended_at);
     }
     next.state = match evidence {
-        Some(outcome) => State::settled(*outcome, now),
+        Some(outcome) => State::settled(proven(&next, *outcome), now),
         None => State::Doubtful,
     };
     Some(next)

@@ -180,8 +180,6 @@ pub(super) fn retry(
         }
         State::Succeeded(_) => return Ok(judged.answer(Reply::Replay)),
         State::Failed(settled) => match settled.outcome.effect {
-            // One attempt's failure proves nothing about another that is still open.
-            Effect::Noop if judged.operation.open_since().is_some() => Effect::Unknown,
             Effect::Noop => Effect::Noop,
             Effect::Created
             | Effect::Updated

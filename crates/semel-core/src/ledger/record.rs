@@ -521,10 +521,12 @@ impl Attempt {
 
     /// Ends the attempt with a verdict, or without one when its lease ran out.
     pub(super) fn end(&mut self, verdict: Option<VerdictKind>, error: Option<Note>, at: Timestamp) {
+        // A mark that somebody cleared since the end stays cleared, whatever is repeated.
+        let may_open = self.open || self.ended_at.is_none();
         self.ended_at.get_or_insert(at);
         self.verdict = verdict.or(self.verdict);
         self.error = error.or_else(|| self.error.take());
         // A probe touches nothing, so its silence leaves nothing open.
-        self.open = !self.has_spoken() && self.kind == AttemptKind::Act;
+        self.open = may_open && !self.has_spoken() && self.kind == AttemptKind::Act;
     }
 }

@@ -5,6 +5,7 @@ use super::decide::{write, write_nothing, write_stub, write_tombstone};
 use super::decision::{Decision, Event, Rejection, Reply, Reported};
 use super::lease::{Ending, Judged, judge};
 use super::record::{Attempt, AttemptKind, Operation, Record, State};
+use crate::effect::Effect;
 use crate::retry::backoff;
 use crate::time::Timestamp;
 use crate::verdict::{Outcome, Verdict, VerdictKind};
@@ -134,7 +135,8 @@ impl Report {
 
     fn in_settled(self, verdict: &Verdict, stored: Outcome) -> Result<Decision, Rejection> {
         let contradicts = match verdict {
-            Verdict::Done(outcome) => *outcome != stored,
+            // What is stored may say less than this very report did.
+            Verdict::Done(outcome) => *outcome != stored && unproven(*outcome) != stored,
             // A stale duplicate of what this attempt said before contradicts nothing.
             Verdict::NotDone { .. } => self.attempt().verdict != Some(VerdictKind::NotDone),
             Verdict::Unknown { .. } => false,
@@ -190,14 +192,23 @@ impl Report {
         evidence: Option<Outcome>,
     ) -> Decision {
         self.hear(verdict);
-        self.next.state = State::settled(outcome, self.now);
-        self.events.push(Event::Settled);
         let conflict = evidence.is_some_and(|other| other != outcome);
+        self.settle_as(beside(outcome, evidence));
+        self.events.push(Event::Settled);
         if conflict {
             self.events.push(Event::Conflict);
         }
         let reply = self.reported(conflict);
         write(self.next, self.events, reply)
+    }
+
+    /// Settles by what the speaking attempt said of itself, or of everything if it looked.
+    fn settle_as(&mut self, outcome: Outcome) {
+        let looked = self.is_latest() && self.attempt().kind == AttemptKind::Probe;
+        if looked && unproven(outcome) != outcome {
+            clear_marks(&mut self.next);
+        }
+        self.next.state = State::settled(proven(&self.next, outcome), self.now);
     }
 
     /// Settles by an attempt that no longer runs: a late `done` is never thrown away.
@@ -207,7 +218,7 @@ impl Report {
         }
         self.hear(verdict);
         self.late = true;
-        self.next.state = State::settled(outcome, self.now);
+        self.settle_as(outcome);
         self.next.run_at = None;
         self.events.push(Event::SettledLate);
         let reply = self.reported(false);
@@ -229,8 +240,9 @@ impl Report {
         if evidence.is_some_and(|first| first != outcome) {
             self.events.push(Event::Conflict);
         }
+        let first = evidence.map_or(outcome, |first| beside(first, Some(outcome)));
         self.next.state = State::Running {
-            evidence: evidence.or(Some(outcome)),
+            evidence: Some(first),
         };
         Ok(write(
             self.next,
@@ -289,7 +301,7 @@ impl Report {
     }
 
     fn settle_by_evidence(mut self, outcome: Outcome) -> Decision {
-        self.next.state = State::settled(outcome, self.now);
+        self.next.state = State::settled(proven(&self.next, outcome), self.now);
         self.events.push(Event::SettledLate);
         let reply = self.reported(false);
         write(self.next, self.events, reply)
@@ -332,6 +344,39 @@ impl Report {
             late: self.late,
             conflict,
         })
+    }
+}
+
+/// Returns what the report of an attempt, now heard, settles its operation as.
+///
+/// A failure that changed nothing is one attempt's word about itself. While another one is open,
+/// nobody knows whether the operation was applied, and `noop` would say that it was not.
+pub(super) fn proven(operation: &Operation, outcome: Outcome) -> Outcome {
+    if operation.open_since().is_some() {
+        unproven(outcome)
+    } else {
+        outcome
+    }
+}
+
+/// Returns an outcome as far as it holds beside what another attempt said.
+fn beside(outcome: Outcome, other: Option<Outcome>) -> Outcome {
+    if other.is_some_and(|other| other.effect != Effect::Noop) {
+        unproven(outcome)
+    } else {
+        outcome
+    }
+}
+
+/// Returns an outcome without the claim that a failure changed nothing.
+fn unproven(outcome: Outcome) -> Outcome {
+    if !outcome.ok && outcome.effect == Effect::Noop {
+        Outcome {
+            effect: Effect::Unknown,
+            ..outcome
+        }
+    } else {
+        outcome
     }
 }
 

@@ -1,13 +1,15 @@
 //! The promise itself, in a small honest world: holders act only under a permit that is still good,
 //! report only what they know, and may fall silent at any point; messages are duplicated and come
-//! late; operators resolve by looking. However that goes, an opaque effect happens at most once.
+//! late; operators resolve by looking. However that goes, an opaque effect happens at most once,
+//! and nothing is told as not applied that was or may be yet.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::world::*;
+use crate::effect::Effect;
 use crate::ledger::{AttemptKind, Command, Decision, Grant, Reply, State};
-use crate::policy::Policy;
+use crate::policy::{OnDoubt, Policy};
 use crate::time::Timestamp;
 
 /// One step; the numbers choose among the holders and messages that there are.
@@ -21,6 +23,8 @@ enum Step {
     Renew(prop::sample::Index),
     Act(prop::sample::Index),
     Report(prop::sample::Index),
+    /// A holder that did not act says that the action failed and changed nothing.
+    Decline(prop::sample::Index),
     Shrug(prop::sample::Index),
     Crash(prop::sample::Index),
     Expire,
@@ -43,6 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => index().prop_map(Step::Renew),
         4 => index().prop_map(Step::Act),
         3 => index().prop_map(Step::Report),
+        1 => index().prop_map(Step::Decline),
         2 => index().prop_map(Step::Shrug),
         2 => index().prop_map(Step::Crash),
         1 => Just(Step::Expire),
@@ -69,18 +74,23 @@ struct Holder {
 
 struct Reality {
     world: World,
+    on_doubt: OnDoubt,
     holders: Vec<Holder>,
     sent: Vec<Command>,
     effects: u32,
+    /// How many effects there were since the last fresh start.
+    fresh_effects: u32,
 }
 
 impl Reality {
     fn new(policy: Policy) -> Self {
         Self {
             world: World::new(policy),
+            on_doubt: policy.on_doubt,
             holders: vec![],
             sent: vec![],
             effects: 0,
+            fresh_effects: 0,
         }
     }
 
@@ -106,6 +116,11 @@ impl Reality {
                 let name = renew.attempt.as_str();
                 if let Some(holder) = self.holders.iter_mut().find(|h| h.name == name) {
                     holder.until = lease_until;
+                }
+            }
+            (Command::Retry(_), Reply::Ordered(ordered)) if !ordered.repeated => {
+                if ordered.previous_effect == Some(Effect::Unknown) {
+                    self.fresh_effects = 0;
                 }
             }
             (_, _) => {}
@@ -148,6 +163,7 @@ impl Reality {
             }
             Step::Act(index) => self.act(index),
             Step::Report(index) => self.report(index),
+            Step::Decline(index) => self.decline(index),
             Step::Shrug(index) => {
                 if let Some(holder) = self.pick(index) {
                     self.holders[holder].ended = true;
@@ -191,6 +207,19 @@ impl Reality {
         if may && !holder.acted {
             holder.acted = true;
             self.effects += 1;
+            self.fresh_effects += 1;
+        }
+    }
+
+    fn decline(&mut self, index: &prop::sample::Index) {
+        let Some(index) = self.pick(index) else {
+            return;
+        };
+        let holder = &mut self.holders[index];
+        if holder.kind == AttemptKind::Act && !holder.acted {
+            holder.ended = true;
+            let command = self.world.done(&holder.name, HARMLESS);
+            self.send(command);
         }
     }
 
@@ -221,22 +250,29 @@ impl Reality {
         }
     }
 
-    /// What the ledger says is true outside, and the effect happened at most once.
+    /// What the ledger says is true outside, and the effect happened at most once unless doubts
+    /// are retried.
     fn check(&self) {
-        assert!(self.effects <= 1, "the effect happened twice");
+        let once = self.on_doubt != OnDoubt::Retry;
+        assert!(!once || self.effects <= 1, "the effect happened twice");
         let Some(operation) = self.world.record.as_ref().and_then(|r| r.operation()) else {
             return;
         };
-        match &operation.state {
-            State::Succeeded(_) => assert_eq!(self.effects, 1, "succeeded without an effect"),
-            State::Failed(_) | State::Dead => {
-                assert_eq!(self.effects, 0, "told as not applied, and it was");
-                assert!(
-                    !self.may_still_act(),
-                    "told as not applied, and it may be yet"
-                );
+        let not_applied = match &operation.state {
+            State::Succeeded(_) => {
+                assert!(self.effects > 0, "succeeded without an effect");
+                false
             }
-            State::Pending | State::Running { .. } | State::Doubtful => {}
+            State::Failed(settled) => settled.outcome.effect == Effect::Noop,
+            State::Dead => true,
+            State::Pending | State::Running { .. } | State::Doubtful => false,
+        };
+        if not_applied {
+            assert_eq!(self.fresh_effects, 0, "told as not applied, and it was");
+            assert!(
+                !self.may_still_act(),
+                "told as not applied, and it may be yet"
+            );
         }
     }
 }
@@ -248,7 +284,14 @@ fn an_opaque_effect_happens_at_most_once_and_is_never_misreported() {
         failure_persistence: None,
         ..ProptestConfig::default()
     };
-    let policies = vec![hold(), probe(), limited(1, hold()), limited(2, probe())];
+    let policies = vec![
+        hold(),
+        probe(),
+        retry(),
+        limited(1, hold()),
+        limited(2, probe()),
+        limited(3, retry()),
+    ];
     let runs = (
         prop::sample::select(policies),
         prop::collection::vec(step(), 1..60),

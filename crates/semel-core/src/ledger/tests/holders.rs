@@ -22,6 +22,7 @@ fn every_cell_of_holders_decides_as_the_design_says() {
     running_alive_by_older_attempts(&mut t);
     running_exp(&mut t);
     running_exp_with_evidence(&mut t);
+    harmless_failures(&mut t);
     doubtful_by_the_latest(&mut t);
     doubtful_by_older_attempts(&mut t);
     settled(&mut t);
@@ -235,6 +236,84 @@ fn running_exp_with_evidence(t: &mut Table) {
         w.not_done("b") => settled(contradicted_late(S::Succeeded), &conflict);
         w.unknown("b") => settled(heard_late(S::Succeeded), &ends).open(1);
         w.done("a", GOOD) => settled(heard_late(S::Succeeded), &ends).open(1);
+    }
+}
+
+/// A failure that changed nothing is `noop` only where nothing else may have changed something.
+fn harmless_failures(t: &mut Table) {
+    let settled = |outcome| taken(S::Failed, E::Settled).outcome(outcome);
+    cases! { t, w = running_after_release();
+        w.done("b", HARMLESS) => settled(HARMLESS);
+    }
+    cases! { t, w = running_second(retry());
+        w.done("b", HARMLESS) => settled(BAD).open(1);
+        w.done("b", QUIET) => taken(S::Succeeded, E::Settled).outcome(QUIET).open(1);
+    }
+    cases! { t, w = pending_with_open();
+        w.done("a", HARMLESS) => late(HARMLESS);
+    }
+    for doubt in [doubtful_twice(retry()), doubtful_twice(limited(2, retry()))] {
+        cases! { t, w = doubt;
+            w.done("a", HARMLESS) => late(BAD).open(1);
+            w.done("b", HARMLESS) => late(BAD).open(1);
+            w.done("a", QUIET) => late(QUIET).open(1);
+        }
+    }
+    cases! { t, w = resolved_to_dead();
+        w.done("a", HARMLESS) => late(HARMLESS);
+    }
+    // As evidence it is kept as it was said, and counts for what it proves in the end.
+    let evidence = running_second(retry()).then(|w| w.done("a", HARMLESS));
+    let by_evidence = |outcome| taken(S::Failed, E::SettledLate).outcome(outcome);
+    cases! { t, w = evidence;
+        w.renew("b") => renewed(at(LEASE)).evidence(HARMLESS);
+        w.done("b", HARMLESS) => settled(HARMLESS);
+        w.not_done("b") => by_evidence(HARMLESS);
+        w.reject("b") => by_evidence(HARMLESS);
+        w.unknown("b") => by_evidence(BAD).open(1);
+    }
+    let (ends, spoken) = ([E::LeaseEnded, E::SettledLate], E::MarkCleared);
+    let after = |events: &[E]| written(S::Failed, heard_late(S::Failed), events).outcome(BAD);
+    cases! { t, w = evidence.wait(LEASE);
+        w.unknown("b") => after(&ends).open(1);
+        w.done("b", HARMLESS) => after(&[ends[0], ends[1], spoken]);
+        w.done("a", HARMLESS) => after(&ends).open(1);
+    }
+    // Who contradicts it was applied, or may have been.
+    let conflict = [E::Settled, E::Conflict];
+    cases! { t, w = running_with_evidence();
+        w.done("b", HARMLESS) =>
+            written(S::Failed, contradicted(S::Failed), &conflict).outcome(BAD);
+    }
+    let third = doubtful_twice(retry())
+        .then(|w| w.begin("c"))
+        .then(|w| w.done("a", HARMLESS));
+    let kept = [E::EvidenceKept, E::Conflict];
+    cases! { t, w = third;
+        w.done("b", GOOD) => written(S::Running, FENCED, &kept).evidence(BAD);
+        w.done("b", HARMLESS) =>
+            written(S::Running, FENCED, &[E::EvidenceKept]).evidence(HARMLESS);
+    }
+    // A probe looked at everything that was in doubt.
+    for probe in [probing(probe()), probing(probe()).then(|w| w.unknown("p"))] {
+        let reply = if probe.kind() == Some(S::Running) {
+            settled
+        } else {
+            late
+        };
+        cases! { t, w = probe;
+            w.done("p", HARMLESS) => reply(HARMLESS);
+        }
+    }
+    // What is stored says less than was reported, which is no contradiction.
+    let again = || answered(heard_again(S::Failed));
+    let conflict = || written(S::Failed, contradicted(S::Failed), &[E::Conflict]).outcome(BAD);
+    cases! { t, w = running_second(retry()).then(|w| w.done("b", HARMLESS));
+        w.done("b", HARMLESS) => again();
+        w.done("b", GOOD) => conflict().open(1);
+        w.unknown("a") => again();
+        w.done("a", HARMLESS) => taken(S::Failed, E::MarkCleared).outcome(BAD);
+        w.done("a", GOOD) => conflict();
     }
 }
 

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::world::*;
+use crate::effect::Effect;
 use crate::ledger::codec::{
     decode_command, decode_entry, decode_record, encode_command, encode_entry, encode_record,
 };
@@ -443,10 +444,19 @@ fn check_operation(operation: &Operation) {
             assert_eq!(running, 1);
             assert!(attempts.last().is_some_and(|a| a.ended_at.is_none()));
         }
-        State::Dead => assert_eq!(operation.open_since(), None, "dead, and perhaps applied"),
-        State::Pending | State::Succeeded(_) | State::Failed(_) | State::Doubtful => {
+        State::Dead => {
             assert_eq!(running, 0);
+            assert_eq!(operation.open_since(), None, "dead, and perhaps applied");
         }
+        State::Failed(settled) => {
+            assert_eq!(running, 0);
+            let perhaps_applied = operation.open_since().is_some();
+            assert!(
+                !(perhaps_applied && settled.outcome.effect == Effect::Noop),
+                "noop, and perhaps applied"
+            );
+        }
+        State::Pending | State::Succeeded(_) | State::Doubtful => assert_eq!(running, 0),
     }
 }
 

@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::states::*;
 use super::table::*;
 use super::world::*;
+use crate::effect::Effect;
 use crate::ledger::Rejection::{Fenced, NotFound};
 use crate::ledger::StateKind as S;
 use crate::ledger::{
@@ -78,7 +79,7 @@ fn a_duplicated_retry_gives_fresh_attempts_once() {
         .then(World::retry)
         .then(|w| w.begin("b"))
         .then(|w| w.done("b", BAD));
-    let repeat = retried(crate::effect::Effect::Unknown, true);
+    let repeat = retried(Effect::Unknown, true);
     failed_again.answers(|_| order.clone(), repeat);
     assert_eq!(failed_again.kind(), Some(S::Failed));
 }
@@ -292,6 +293,70 @@ fn what_may_have_been_applied_cannot_be_cancelled_as_noop() {
     }
     let cancelled = resolved_to_pending().then(World::cancel);
     assert_eq!(outcome(&cancelled), HARMLESS);
+}
+
+#[test]
+fn a_harmless_failure_speaks_only_for_its_own_attempt() {
+    let evidence = running_second(retry()).then(|w| w.done("a", HARMLESS));
+    let in_doubt = [
+        running_second(retry()).then(|w| w.done("b", HARMLESS)),
+        doubtful_twice(retry()).then(|w| w.done("a", HARMLESS)),
+        evidence.clone().then(|w| w.unknown("b")),
+        evidence.clone().then(|w| w.gone("b")),
+        evidence.clone().then(World::adopt),
+        evidence.clone().wait(LEASE).then(World::expire),
+        evidence.clone().wait(LEASE).then(|w| w.begin("c")),
+        evidence.clone().wait(LEASE).then(World::submit),
+    ];
+    for world in in_doubt {
+        assert_eq!(outcome(&world), BAD, "{:?}", world.record);
+        world.answers(|w| w.begin("z"), Reply::Replay);
+        let mut retrying = world.clone();
+        let reply = retrying.apply(&world.retry());
+        assert_eq!(reply, retried(Effect::Unknown, false));
+    }
+    let proven = [
+        evidence.clone().then(|w| w.not_done("b")),
+        evidence.then(|w| w.done("b", HARMLESS)),
+        doubtful(hold()).then(|w| w.done("a", HARMLESS)),
+        // A person's word is a proof, whatever was open.
+        doubtful_twice(retry()).then(|w| w.resolve_done(HARMLESS)),
+    ];
+    for world in proven {
+        assert_eq!(outcome(&world), HARMLESS, "{:?}", world.record);
+        let mut retrying = world.clone();
+        assert_eq!(retrying.apply(&world.retry()), retried(Effect::Noop, false));
+    }
+}
+
+#[test]
+fn a_harmless_failure_does_not_speak_for_an_attempt_that_nobody_remembers() {
+    let mut world = doubtful(retry());
+    for number in 0..ATTEMPTS_REMEMBERED {
+        let name = format!("n{number}");
+        world = world.then(|w| w.begin(&name)).then(|w| w.not_done(&name));
+    }
+    assert!(world.operation().attempts.iter().all(|a| !a.open));
+    let settled = world.then(|w| w.begin("z")).then(|w| w.done("z", HARMLESS));
+    assert_eq!(outcome(&settled), BAD);
+}
+
+#[test]
+fn a_mark_that_a_person_cleared_stays_cleared() {
+    // `a` repeats that it does not know, after the doubt about it was resolved and the lease of
+    // `c` ended.
+    let world = resolved_to_pending()
+        .then(|w| w.begin("b"))
+        .then(|w| w.unknown("b"))
+        .then(World::resolve_not_done)
+        .then(|w| w.begin("c"))
+        .then(|w| w.done("b", HARMLESS))
+        .wait(LEASE)
+        .then(|w| w.unknown("a"));
+    assert_eq!(world.kind(), Some(S::Failed));
+    let open = world.operation().attempts.iter().filter(|a| a.open);
+    let open: Vec<_> = open.map(|attempt| attempt.id.as_str()).collect();
+    assert_eq!(open, ["c"]);
 }
 
 // Rule 5: policies are fixed by the first Submit or Begin.

@@ -53,7 +53,8 @@ pub(super) const OTHER: Outcome = Outcome {
     payload: None,
 };
 
-/// A failure that may have left something behind.
+/// A failure that may have left something behind; [`HARMLESS`] as far as it holds beside an attempt
+/// that nobody knows of.
 pub(super) const BAD: Outcome = Outcome {
     ok: false,
     effect: Effect::Unknown,
@@ -63,6 +64,13 @@ pub(super) const BAD: Outcome = Outcome {
 /// A failure that is known to have changed nothing.
 pub(super) const HARMLESS: Outcome = Outcome {
     ok: false,
+    effect: Effect::Noop,
+    payload: None,
+};
+
+/// A success that found nothing left to change.
+pub(super) const QUIET: Outcome = Outcome {
+    ok: true,
     effect: Effect::Noop,
     payload: None,
 };

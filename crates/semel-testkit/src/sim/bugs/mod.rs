@@ -33,6 +33,8 @@ pub enum Bug {
     UnknownIsNotDone,
     /// Rules: out of attempts is dead, even when an earlier attempt is open.
     DeadDespiteDoubt,
+    /// Rules: a failure that changed nothing is told as `noop`, even when another attempt is open.
+    NoopDespiteDoubt,
     /// Rules: a probe need not wait for the doubted lease and the world to settle.
     ProbeTooEarly,
     /// Rules: a running attempt does not keep another one from beginning.
@@ -106,7 +108,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every planted bug.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 46] = [
         Self::FenceUnchecked,
         Self::OrderWithoutVersion,
         Self::LateDoneRefused,
@@ -118,6 +120,7 @@ impl Bug {
         Self::LapsedLeaseRenewed,
         Self::UnknownIsNotDone,
         Self::DeadDespiteDoubt,
+        Self::NoopDespiteDoubt,
         Self::ProbeTooEarly,
         Self::GrantWhileRunning,
         Self::FailureIsRerun,
@@ -168,6 +171,7 @@ impl Bug {
             Self::LapsedLeaseRenewed => rules::lapsed_lease_renewed,
             Self::UnknownIsNotDone => rules::unknown_is_not_done,
             Self::DeadDespiteDoubt => rules::dead_despite_doubt,
+            Self::NoopDespiteDoubt => rules::noop_despite_doubt,
             Self::ProbeTooEarly => rules::probe_too_early,
             Self::GrantWhileRunning => rules::grant_while_running,
             Self::FailureIsRerun => rules::failure_is_rerun,
@@ -243,7 +247,7 @@ impl Bug {
             }
             Self::SettleAcceptedTwice => &[Invariant::FirstVerdictFinal],
             Self::LateDoneRefused | Self::EvidenceDropped => &[Invariant::LateDoneKept],
-            Self::DeadDespiteDoubt => &[Invariant::DeadMeansNotApplied],
+            Self::DeadDespiteDoubt | Self::NoopDespiteDoubt => &[Invariant::DeadMeansNotApplied],
             Self::ParentUnguarded => &[Invariant::ChildNeedsParent],
             Self::ConflictOverwrites => &[Invariant::RecordIsTrue],
             Self::OrderWithoutVersion

@@ -278,6 +278,32 @@ pub(super) fn dead_despite_doubt(
     Ok(decided)
 }
 
+pub(super) fn noop_despite_doubt(
+    current: Option<&Record>,
+    command: &Command,
+    now: Timestamp,
+) -> Decided {
+    let mut decided = decide(current, command, now)?;
+    let evidence = match current.and_then(Record::operation).map(|o| &o.state) {
+        Some(State::Running { evidence }) => *evidence,
+        Some(_) | None => None,
+    };
+    let said = done_of(command).map(|(_, outcome)| outcome);
+    if let Decision::Write(write) = &mut decided
+        && let Some(Record::Operation(operation)) = &mut write.next
+        && let State::Failed(settled) = &mut operation.state
+    {
+        let harmless = Outcome {
+            effect: Effect::Noop,
+            ..settled.outcome
+        };
+        if [said, evidence].contains(&Some(harmless)) {
+            settled.outcome = harmless;
+        }
+    }
+    Ok(decided)
+}
+
 pub(super) fn probe_too_early(
     current: Option<&Record>,
     command: &Command,

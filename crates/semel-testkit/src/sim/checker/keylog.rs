@@ -7,7 +7,7 @@ use semel::{AttemptId, Fingerprint, Outcome};
 use semel_core::KeyHash;
 use semel_core::ledger::{AttemptKind, Begin, Command, Event, Fence, Record, StateKind};
 
-use super::moves::nothing_open_is_purged;
+use super::moves::{nothing_open_is_purged, says_not_applied};
 use super::reports::renewed;
 use super::{Checked, Committed, Invariant, Told, broken, running_at};
 use crate::sim::plan::KeyPlan;
@@ -27,8 +27,8 @@ pub(super) struct KeyLog {
     pub(super) licensed: bool,
     /// Whether somebody permitted more than one effect in this generation.
     pub(super) loose: bool,
-    /// Whether the log says that reports of this generation contradict each other.
-    pub(super) conflict: bool,
+    /// Whether what is stored says that the operation was not applied.
+    pub(super) not_applied: bool,
     pub(super) forgets: u32,
     pub(super) adoptions: u32,
     /// The highest fence that was ever granted.
@@ -96,7 +96,7 @@ impl KeyLog {
             run: 0,
             licensed: false,
             loose: false,
-            conflict: false,
+            not_applied: false,
             forgets: 0,
             adoptions: 0,
             highest: Fence(0),
@@ -134,9 +134,9 @@ impl KeyLog {
             | Command::Drop(_)
             | Command::Deliver(_) => {}
         }
-        self.conflict |= change.has(Event::Conflict);
         self.outcome_moves(change, world, tick, disturbances)?;
         self.noop_means_not_applied(change)?;
+        self.not_applied = says_not_applied(change.after);
         self.starts_afresh(change);
         self.fences_rise(change)
     }

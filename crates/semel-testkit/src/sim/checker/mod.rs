@@ -323,7 +323,15 @@ fn holds(entry: &Entry, told: Told) -> bool {
     use semel_core::ledger::{Command, Resolution};
     match &entry.command {
         Command::Settle(settle) => match &settle.verdict {
-            Verdict::Done(outcome) => Told::of(outcome) == told,
+            Verdict::Done(outcome) => {
+                // A failure that changed nothing may be stored as one that nobody knows of.
+                let weaker = Outcome {
+                    effect: Effect::Unknown,
+                    ..*outcome
+                };
+                let harmless = !outcome.ok && outcome.effect == Effect::Noop;
+                Told::of(outcome) == told || harmless && Told::of(&weaker) == told
+            }
             Verdict::NotDone { .. } | Verdict::Unknown { .. } => false,
         },
         Command::Resolve(resolve) => match &resolve.resolution {

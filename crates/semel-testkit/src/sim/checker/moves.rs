@@ -1,9 +1,9 @@
 //! Where an operation may go: outcomes stay, fences rise, and nothing that matters is purged.
 
-use semel::Effect;
-use semel_core::ledger::{Command, Event, Fence, Record, State, StateKind};
+use semel::{Effect, Outcome};
+use semel_core::ledger::{AttemptKind, Command, Event, Fence, Record, State, StateKind};
 
-use super::keylog::{KeyLog, Meaning, Settlement, Tried};
+use super::keylog::{Cleared, KeyLog, Meaning, Settlement, Tried};
 use super::{Checked, Committed, Invariant, Told, broken, outcome_of, running_at};
 use crate::sim::world::World;
 
@@ -20,15 +20,7 @@ impl KeyLog {
         match (before, after) {
             (None, None) => Ok(()),
             (None, Some(outcome)) => {
-                if !change.has(Event::Cancelled) && !self.dones.contains(&outcome) {
-                    return broken(Invariant::RecordIsTrue, format!("nobody said {outcome:?}"));
-                }
-                let seen = outcome
-                    .payload
-                    .is_some_and(|payload| world.saw(change.key, &payload.digest));
-                if outcome.effect != Effect::Noop && !seen {
-                    return broken(Invariant::RecordIsTrue, format!("nobody saw {outcome:?}"));
-                }
+                self.somebody_said(change, &outcome, world)?;
                 self.settlements.push(Settlement {
                     told: Told::of(&outcome),
                     at: change.now,
@@ -62,26 +54,58 @@ impl KeyLog {
         }
     }
 
+    /// An outcome is what somebody reported, or as much of it as holds; and what it says to have
+    /// happened was seen.
+    fn somebody_said(&self, change: &Committed<'_>, outcome: &Outcome, world: &World) -> Checked {
+        let unsaid = |what| broken(Invariant::RecordIsTrue, format!("{what} {outcome:?}"));
+        if !self.dones.contains(outcome) && !change.has(Event::Cancelled) {
+            let harmless = Outcome {
+                effect: Effect::Noop,
+                ..*outcome
+            };
+            let weaker = !outcome.ok && outcome.effect == Effect::Unknown;
+            if !weaker || !self.dones.contains(&harmless) {
+                return unsaid("nobody said");
+            }
+            let open = |tried: &Tried| tried.kind == AttemptKind::Act && tried.is_open();
+            let contested = self.dones.iter().any(|done| done.effect != Effect::Noop);
+            return if contested || self.tried.iter().any(open) {
+                Ok(())
+            } else {
+                unsaid("a proof was thrown away:")
+            };
+        }
+        let seen = outcome
+            .payload
+            .is_some_and(|payload| world.saw(change.key, &payload.digest));
+        if outcome.effect != Effect::Noop && !seen {
+            return unsaid("nobody saw");
+        }
+        Ok(())
+    }
+
+    /// What is dead, or failed without an effect, was not applied since its last fresh start.
     pub(super) fn noop_means_not_applied(&mut self, change: &Committed<'_>) -> Checked {
-        let dies = change.after.map(Record::kind) == Some(StateKind::Dead)
-            && change.before.map(Record::kind) != Some(StateKind::Dead);
-        if !dies && !change.has(Event::Cancelled) {
+        if !says_not_applied(change.after) || says_not_applied(change.before) {
             return Ok(());
         }
-        let open = self.doubted().next().map(|tried| tried.fence);
-        let generation = self.generation;
-        let of_this = |tried: &&Tried| tried.generation == generation;
-        let effects: u32 = self.tried.iter().filter(of_this).map(|t| t.effects).sum();
-        match open {
-            Some(fence) => {
-                let what = format!("nobody knows of fence {}", fence.0);
+        if let Some(tried) = self.doubted().next() {
+            let what = format!("nobody knows of fence {}", tried.fence.0);
+            return broken(Invariant::DeadMeansNotApplied, what);
+        }
+        match self.tried.iter().find(|tried| self.surely_applied(tried)) {
+            Some(tried) => {
+                let what = format!("fence {} took effect", tried.fence.0);
                 broken(Invariant::DeadMeansNotApplied, what)
-            }
-            None if effects > 0 && !self.loose => {
-                broken(Invariant::DeadMeansNotApplied, "it took effect")
             }
             None => Ok(()),
         }
+    }
+
+    /// Says whether an attempt took effect, since the last fresh start and by nobody's mistake.
+    pub(super) fn surely_applied(&self, tried: &Tried) -> bool {
+        let mistaken = tried.cleared == Some(Cleared::Hastily);
+        tried.generation == self.generation && tried.effects > 0 && !mistaken
     }
 
     pub(super) fn starts_afresh(&mut self, change: &Committed<'_>) {
@@ -94,7 +118,7 @@ impl KeyLog {
         self.forgets += u32::from(forgotten);
         self.licensed = false;
         self.loose = false;
-        self.conflict = false;
+        self.not_applied = false;
         self.dones.clear();
         if change.after.is_none() {
             // The last trace is gone, after two years: fences begin anew.
@@ -157,6 +181,12 @@ pub(super) fn nothing_open_is_purged(change: &Committed<'_>) -> Checked {
         return broken(Invariant::NothingVanishes, "a record without a trace");
     }
     Ok(())
+}
+
+/// Says whether a record promises that the operation was not applied.
+pub(super) fn says_not_applied(record: Option<&Record>) -> bool {
+    let harmless = |outcome: Outcome| !outcome.ok && outcome.effect == Effect::Noop;
+    record.map(Record::kind) == Some(StateKind::Dead) || outcome_of(record).is_some_and(harmless)
 }
 
 /// A lease that is over leaves an operation settled, if a `done` was kept meanwhile.

@@ -51,6 +51,11 @@ impl KeyLog {
             return broken(Invariant::NotDoneIsTrue, what);
         }
         let run = tried.run;
+        let mut by_it = self.tried.iter().filter(|tried| tried.fence == fence);
+        if self.not_applied && by_it.any(|tried| self.surely_applied(tried)) {
+            let what = format!("fence {} took effect after all", fence.0);
+            return broken(Invariant::DeadMeansNotApplied, what);
+        }
         let of_this = |tried: &&Tried| tried.run == run;
         let effects: u32 = self.tried.iter().filter(of_this).map(|t| t.effects).sum();
         if effects > 1 {
@@ -136,8 +141,6 @@ impl KeyLog {
             .iter()
             .any(|tried| tried.generation == self.generation && tried.effects > 0);
         let known = record.is_some_and(|record| match record {
-            // A failure that one attempt reported late may settle what another one did: then that
-            // one's open mark or a conflict in the log says so, and its effect is not lost.
             Record::Operation(operation) => {
                 outcome_of(Some(record)).is_some_and(|outcome| outcome.effect != Effect::Noop)
                     || operation.open_since().is_some()
@@ -145,7 +148,7 @@ impl KeyLog {
             Record::Tombstone(tombstone) => tombstone.effect != Effect::Noop,
             Record::Stub(_) => false,
         });
-        if happened && !known && !self.loose && !self.conflict {
+        if happened && !known && !self.loose {
             return broken(Invariant::RecordIsTrue, "an effect that nobody knows of");
         }
         Ok(())
