@@ -194,6 +194,7 @@ pub(super) fn retry(
     let mut next = judged.operation.into_owned();
     next.state = State::Pending;
     next.attempt = 0;
+    next.rejected = false;
     next.run_at = None;
     Ok(accept(
         next,

@@ -61,6 +61,9 @@ pub struct Operation {
     pub state: State,
     /// How many attempts to act there were since the last fresh start; probes are not counted.
     pub attempt: u32,
+    /// Whether a handler rejected it since then while another attempt was open: it is dead as soon
+    /// as nothing is.
+    pub rejected: bool,
     /// The newest attempts, oldest first.
     pub attempts: Vec<Attempt>,
     /// When the oldest open attempt began that is no longer remembered.
@@ -493,10 +496,8 @@ impl Operation {
     /// Says whether another attempt to act is allowed.
     #[must_use]
     pub fn attempts_left(&self) -> bool {
-        self.spec
-            .policy
-            .max_attempts
-            .is_none_or(|limit| self.attempt < limit.get())
+        let limit = self.spec.policy.max_attempts;
+        !self.rejected && limit.is_none_or(|limit| self.attempt < limit.get())
     }
 
     /// Returns the state as of `now`: a lease that has ended is a doubt, written or not.

@@ -261,6 +261,8 @@ impl Report {
         if let Some(outcome) = evidence {
             return self.settle_by_evidence(outcome);
         }
+        // An open attempt puts the end off, which must not be forgotten meanwhile.
+        self.next.rejected |= reject && self.next.open_since().is_some();
         self.fall(reject);
         let reply = self.reported(false);
         write(self.next, self.events, reply)

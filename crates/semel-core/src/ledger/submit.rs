@@ -84,6 +84,7 @@ pub(super) fn fresh(
         created_at: now,
         state: State::Pending,
         attempt: 0,
+        rejected: false,
         attempts: vec![],
         forgotten_open: None,
         queue: None,

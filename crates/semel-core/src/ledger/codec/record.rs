@@ -17,6 +17,9 @@ use crate::verdict::VerdictKind;
 /// The format of records that is written here.
 const FORMAT: u8 = 1;
 
+/// Stands beside the number of attempts, which needs fewer bits: the operation was rejected.
+const REJECTED: u8 = 0x80;
+
 /// Writes a record as bytes.
 #[must_use]
 pub fn encode_record(record: &Record) -> Vec<u8> {
@@ -60,7 +63,8 @@ fn put_operation(w: &mut Writer, operation: &Operation) {
     w.number(operation.fence.0);
     put_state(w, &operation.state);
     w.number(u64::from(operation.attempt));
-    w.byte(u8::try_from(operation.attempts.len()).unwrap_or(u8::MAX));
+    let count = u8::try_from(operation.attempts.len()).unwrap_or(u8::MAX);
+    w.byte(count | if operation.rejected { REJECTED } else { 0 });
     for attempt in &operation.attempts {
         put_attempt(w, attempt);
     }
@@ -79,7 +83,8 @@ fn get_operation(r: &mut Reader<'_>) -> Result<Operation, DecodeError> {
     let fence = Fence(r.number("the fence")?);
     let state = get_state(r)?;
     let attempt = r.number32("the attempt")?;
-    let count = usize::from(r.byte("the attempts")?);
+    let counted = r.byte("the attempts")?;
+    let count = usize::from(counted & !REJECTED);
     if count > ATTEMPTS_REMEMBERED {
         return Err(DecodeError::Invalid("the attempts"));
     }
@@ -95,6 +100,7 @@ fn get_operation(r: &mut Reader<'_>) -> Result<Operation, DecodeError> {
         created_at,
         state,
         attempt,
+        rejected: counted & REJECTED != 0,
         attempts,
         forgotten_open: r.option("the open attempts", |r| r.time("the open attempts"))?,
         queue: r.option("the queue", |r| r.label("the queue"))?,

@@ -375,6 +375,13 @@ fn doubtful_by_older_attempts(t: &mut Table) {
         w.done("a", GOOD) => late(GOOD);
         w.not_done("a") => written(S::Dead, FENCED, &[E::Died, E::MarkCleared]);
     }
+    // `b` rejected it: attempts that are left do not matter any more.
+    cases! { t, w = rejected_with_open();
+        w.done("a", GOOD) => late(GOOD);
+        w.not_done("a") => written(S::Dead, FENCED, &[E::Died, E::MarkCleared]);
+        w.not_done("b") => answered(heard_again(S::Doubtful));
+        w.unknown("a") => answered(heard_again(S::Doubtful));
+    }
     cases! { t, w = probing(probe()).then(|w| w.unknown("p"));
         w.done("a", GOOD) => late(GOOD);
         w.not_done("a") => written(S::Pending, FENCED, &[E::Released, E::MarkCleared]);

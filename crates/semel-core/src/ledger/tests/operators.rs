@@ -205,8 +205,10 @@ fn doubted(t: &mut Table) {
         w.deliver() => written(S::Doubtful, Kept, &[E::Delivered]).open(1);
         w.adopt() => written(S::Doubtful, Kept, &[E::Adopted]).fence(STEP).open(1);
     }
-    cases! { t, w = exhausted_with_open();
-        w.resolve_not_done() => accepted(S::Dead, E::Resolved);
+    for ended in [exhausted_with_open(), rejected_with_open()] {
+        cases! { t, w = ended;
+            w.resolve_not_done() => accepted(S::Dead, E::Resolved);
+        }
     }
 }
 

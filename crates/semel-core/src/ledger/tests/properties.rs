@@ -437,6 +437,14 @@ fn check_operation(operation: &Operation) {
     assert!(attempts.is_sorted_by(|older, newer| older.fence < newer.fence));
     assert!(attempts.last().is_none_or(|a| a.fence <= operation.fence));
     assert!(attempts.iter().all(|a| !(a.open && a.has_spoken())));
+    if operation.rejected {
+        let acts = attempts.last().is_some_and(|a| a.kind == AttemptKind::Act);
+        match operation.state {
+            State::Pending => panic!("rejected, and waits for another attempt"),
+            State::Running { .. } => assert!(!acts, "rejected, and tried again"),
+            State::Succeeded(_) | State::Failed(_) | State::Doubtful | State::Dead => {}
+        }
+    }
     let runs = |attempt: &&Attempt| attempt.ended_at.is_none();
     let running = attempts.iter().filter(runs).count();
     match operation.state {
@@ -463,6 +471,11 @@ fn check_operation(operation: &Operation) {
 /// What no command may change about an operation.
 fn check_history(before: &Operation, next: &Operation, command: &Command) {
     assert_eq!(before.spec, next.spec, "the policy was changed");
+    let fresh = matches!(command, Command::Retry(_));
+    assert!(
+        !before.rejected || next.rejected || fresh,
+        "a rejection was lost"
+    );
     for spoken in before.attempts.iter().filter(|a| a.has_spoken()) {
         if let Some(index) = next.find(&spoken.id, spoken.fence) {
             assert_eq!(next.attempts[index].verdict, spoken.verdict);

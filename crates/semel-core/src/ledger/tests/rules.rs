@@ -277,7 +277,7 @@ fn out_of_attempts_with_an_open_attempt_is_a_doubt() {
 
 #[test]
 fn a_rejection_with_an_open_attempt_is_a_doubt() {
-    let world = running_second(retry()).then(|w| w.reject("b"));
+    let world = rejected_with_open();
     assert_eq!(world.kind(), Some(S::Doubtful));
 }
 
@@ -668,4 +668,40 @@ fn a_rejected_task_is_dead_at_once() {
     assert_eq!(world.kind(), Some(S::Dead));
     world.refuses(|w| w.work("b"), Rejection::Dead);
     assert_eq!(world.operation().run_at, None::<Timestamp>);
+}
+
+#[test]
+fn a_rejected_operation_is_dead_once_nothing_is_in_doubt() {
+    // Not even `on_doubt = retry` tries again what a handler said is pointless.
+    rejected_with_open().refuses(|w| w.begin("c"), IN_DOUBT);
+
+    // An attempt beside an open one, where doubts are looked up: a person asked for it.
+    let looked_up = probing(probe())
+        .then(|w| w.done("p", BAD))
+        .then(World::retry)
+        .then(|w| w.begin("b"))
+        .then(|w| w.reject("b"))
+        .wait(LEASE + 10);
+    assert_eq!(looked_up.kind(), Some(S::Doubtful));
+    let probed = looked_up.then(|w| w.begin("q"));
+    let silent = probed.clone().wait(LEASE).then(World::expire);
+    assert_eq!(silent.kind(), Some(S::Doubtful));
+
+    let late = running_second(retry())
+        .wait(LEASE)
+        .then(|w| w.reject("b"))
+        .then(|w| w.not_done("a"));
+    let cleared = [
+        rejected_with_open().then(|w| w.not_done("a")),
+        rejected_with_open().then(World::resolve_not_done),
+        probed.then(|w| w.not_done("q")),
+        silent.then(|w| w.not_done("a")),
+        late,
+    ];
+    for world in cleared {
+        assert_eq!(world.kind(), Some(S::Dead), "{:?}", world.record);
+        // A person may give fresh attempts, as ever.
+        let fresh = world.then(World::retry).then(|w| w.begin("z"));
+        assert_eq!(fresh.then(|w| w.not_done("z")).kind(), Some(S::Pending));
+    }
 }

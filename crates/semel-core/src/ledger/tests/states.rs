@@ -73,6 +73,11 @@ pub(super) fn exhausted_with_open() -> World {
     running_second(limited(2, retry())).then(|w| w.not_done("b"))
 }
 
+/// `b` rejected it, but `a` is open.
+pub(super) fn rejected_with_open() -> World {
+    running_second(retry()).then(|w| w.reject("b"))
+}
+
 /// `a` settled it in success.
 pub(super) fn succeeded() -> World {
     running(hold()).then(|w| w.done("a", GOOD))

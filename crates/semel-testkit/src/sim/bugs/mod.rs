@@ -35,6 +35,8 @@ pub enum Bug {
     DeadDespiteDoubt,
     /// Rules: a failure that changed nothing is told as `noop`, even when another attempt is open.
     NoopDespiteDoubt,
+    /// Rules: an operation that was rejected while another attempt was open is tried again.
+    RejectionForgotten,
     /// Rules: a probe need not wait for the doubted lease and the world to settle.
     ProbeTooEarly,
     /// Rules: a running attempt does not keep another one from beginning.
@@ -108,7 +110,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every planted bug.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::FenceUnchecked,
         Self::OrderWithoutVersion,
         Self::LateDoneRefused,
@@ -121,6 +123,7 @@ impl Bug {
         Self::UnknownIsNotDone,
         Self::DeadDespiteDoubt,
         Self::NoopDespiteDoubt,
+        Self::RejectionForgotten,
         Self::ProbeTooEarly,
         Self::GrantWhileRunning,
         Self::FailureIsRerun,
@@ -172,6 +175,7 @@ impl Bug {
             Self::UnknownIsNotDone => rules::unknown_is_not_done,
             Self::DeadDespiteDoubt => rules::dead_despite_doubt,
             Self::NoopDespiteDoubt => rules::noop_despite_doubt,
+            Self::RejectionForgotten => rules::rejection_forgotten,
             Self::ProbeTooEarly => rules::probe_too_early,
             Self::GrantWhileRunning => rules::grant_while_running,
             Self::FailureIsRerun => rules::failure_is_rerun,
@@ -214,9 +218,10 @@ impl Bug {
     pub const fn breaks(self) -> &'static [Invariant] {
         match self {
             Self::AttemptIdReused => &[Invariant::AtMostOnce],
-            Self::DoubtIsRerun | Self::WaiverNotLogged | Self::UnknownIsNotDone => {
-                &[Invariant::ClaimLicensed]
-            }
+            Self::DoubtIsRerun
+            | Self::WaiverNotLogged
+            | Self::UnknownIsNotDone
+            | Self::RejectionForgotten => &[Invariant::ClaimLicensed],
             Self::ClaimNotDurable => &[Invariant::ClaimBeforeEffect],
             Self::SettleLostAfterAck | Self::AnswersFromMemory => &[Invariant::ToldIsStored],
             Self::FenceUnchecked | Self::LapsedLeaseRenewed => &[Invariant::OnlyItsFence],

@@ -304,6 +304,16 @@ pub(super) fn noop_despite_doubt(
     Ok(decided)
 }
 
+pub(super) fn rejection_forgotten(
+    current: Option<&Record>,
+    command: &Command,
+    now: Timestamp,
+) -> Decided {
+    on(current, command, now, |operation| {
+        operation.rejected = false
+    })
+}
+
 pub(super) fn probe_too_early(
     current: Option<&Record>,
     command: &Command,

@@ -27,6 +27,8 @@ pub(super) struct KeyLog {
     pub(super) licensed: bool,
     /// Whether somebody permitted more than one effect in this generation.
     pub(super) loose: bool,
+    /// Whether a handler said in this generation that trying again is pointless.
+    pub(super) rejected: bool,
     /// Whether what is stored says that the operation was not applied.
     pub(super) not_applied: bool,
     pub(super) forgets: u32,
@@ -96,6 +98,7 @@ impl KeyLog {
             run: 0,
             licensed: false,
             loose: false,
+            rejected: false,
             not_applied: false,
             forgets: 0,
             adoptions: 0,
@@ -203,6 +206,9 @@ impl KeyLog {
         if let Some(open) = self.doubted().find(|tried| !tried.waived) {
             let what = format!("granted although nobody knows of fence {}", open.fence.0);
             return broken(Invariant::ClaimLicensed, what);
+        }
+        if self.rejected {
+            return broken(Invariant::ClaimLicensed, "granted although it was rejected");
         }
         if std::mem::take(&mut self.licensed) {
             self.run += 1;

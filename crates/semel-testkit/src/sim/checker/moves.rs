@@ -118,6 +118,7 @@ impl KeyLog {
         self.forgets += u32::from(forgotten);
         self.licensed = false;
         self.loose = false;
+        self.rejected = false;
         self.not_applied = false;
         self.dones.clear();
         if change.after.is_none() {

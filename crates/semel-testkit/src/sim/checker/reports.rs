@@ -62,8 +62,11 @@ impl KeyLog {
                     self.dones.push(*outcome);
                 }
             }
-            Verdict::NotDone { .. } => {
+            Verdict::NotDone { reject, .. } => {
                 tried.spoken = Some(VerdictKind::NotDone);
+                // An older attempt's report decides nothing but what becomes of its mark.
+                let decides = !change.has(Event::MarkCleared) && moved;
+                self.rejected |= *reject && decides;
                 if tried.effects > 0 {
                     let what = format!("fence {} acted and said not_done", fence.0);
                     return broken(Invariant::NotDoneIsTrue, what);

@@ -129,6 +129,13 @@ fn format_1_is_fixed_for_ever() {
         &spec,        // what it is
     ];
     check(&Record::Operation(plain()), &operation);
+    let mut rejected_bytes = operation;
+    rejected_bytes[6] = "0181"; // one attempt, one remembered, and rejected
+    let rejected = Operation {
+        rejected: true,
+        ..plain()
+    };
+    check(&Record::Operation(rejected), &rejected_bytes);
     let tombstone_bytes = [
         "0101",             // format and kind
         base,               // when it was settled
