@@ -33,7 +33,7 @@ pub(super) fn decide(
     }
     let judged = judge(operation, now, Ending::seen(operation, begin.sighting));
     match judged.operation.state {
-        State::Pending => pending(&judged.operation, begin, now),
+        State::Pending => pending(judged, begin, now),
         State::Running { .. } => running(&judged.operation, begin, now),
         State::Doubtful => doubtful(judged, begin, now),
         State::Succeeded(_) | State::Failed(_) => Ok(judged.answer(Reply::Replay)),
@@ -41,8 +41,12 @@ pub(super) fn decide(
     }
 }
 
-fn pending(operation: &Operation, begin: &Begin, now: Timestamp) -> Result<Decision, Rejection> {
-    if knows(operation, begin) {
+fn pending(judged: Judged<'_>, begin: &Begin, now: Timestamp) -> Result<Decision, Rejection> {
+    let Judged {
+        operation,
+        mut events,
+    } = judged;
+    if knows(&operation, begin) {
         return Err(Rejection::Fenced);
     }
     let too_early = operation.run_at.is_some_and(|run_at| now < run_at);
@@ -54,17 +58,18 @@ fn pending(operation: &Operation, begin: &Begin, now: Timestamp) -> Result<Decis
     // A waiver holds for its window only: after it an upstream may have forgotten the key that an
     // open attempt was sent with. A Retry since then was a person's own decision.
     let waived = operation.spec.policy.on_doubt == OnDoubt::Retry && operation.attempt > 0;
-    if waived && operation.open_since().is_some() && !in_window(operation, now) {
+    if waived && operation.open_since().is_some() && !in_window(&operation, now) {
         return Err(Rejection::InDoubt {
             own: false,
             probe_at: None,
         });
     }
+    events.push(Event::Begun);
     Ok(grant(
-        operation.clone(),
+        operation.into_owned(),
         begin,
         AttemptKind::Act,
-        vec![Event::Begun],
+        events,
         now,
     ))
 }

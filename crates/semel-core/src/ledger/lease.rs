@@ -6,7 +6,7 @@ use super::command::{Expire, Renew, Sighting};
 use super::decide::write;
 use super::decision::{Decision, Event, Rejection, Reply};
 use super::record::{Operation, Record, State};
-use super::settle::proven;
+use super::settle::{doubt, proven};
 use crate::time::Timestamp;
 
 /// Why a lease is looked at.
@@ -36,10 +36,15 @@ impl Ending {
     }
 }
 
-/// Returns the operation after its lease ended, or `None` when it has not.
+/// Returns the operation after its lease ended, and what that led to, or `None` when it has not.
 ///
-/// Evidence settles it, as the attempt ended in another way than `done`; without any it is in doubt.
-pub(super) fn lapse(operation: &Operation, now: Timestamp, ending: Ending) -> Option<Operation> {
+/// Evidence settles it, as the attempt ended in another way than `done`; without any it is in doubt,
+/// unless a probe was silent that had nothing to look up any more.
+pub(super) fn lapse(
+    operation: &Operation,
+    now: Timestamp,
+    ending: Ending,
+) -> Option<(Operation, Event)> {
     let State::Running { evidence } = &operation.state else {
         return None;
     };
@@ -53,11 +58,14 @@ pub(super) fn lapse(operation: &Operation, now: Timestamp, ending: Ending) -> Op
     if let Some(attempt) = next.attempts.last_mut() {
         attempt.end(None, None, ended_at);
     }
-    next.state = match evidence {
-        Some(outcome) => State::settled(proven(&next, *outcome), now),
-        None => State::Doubtful,
+    let event = match evidence {
+        Some(outcome) => {
+            next.state = State::settled(proven(&next, *outcome), now);
+            Event::SettledLate
+        }
+        None => doubt(&mut next, ended_at),
     };
-    Some(next)
+    Some((next, event))
 }
 
 /// An operation with its due lease end applied, and the events of that.
@@ -83,16 +91,11 @@ pub(super) fn judge(operation: &Operation, now: Timestamp, ending: Ending) -> Ju
             operation: Cow::Borrowed(operation),
             events: vec![],
         },
-        Some(next) => {
+        Some((next, what)) => {
             let why = if ending == Ending::HolderGone {
                 Event::HolderGone
             } else {
                 Event::LeaseEnded
-            };
-            let what = if next.settled().is_some() {
-                Event::SettledLate
-            } else {
-                Event::Doubted
             };
             Judged {
                 operation: Cow::Owned(next),

@@ -500,11 +500,11 @@ impl Operation {
         !self.rejected && limit.is_none_or(|limit| self.attempt < limit.get())
     }
 
-    /// Returns the state as of `now`: a lease that has ended is a doubt, written or not.
+    /// Returns the state as of `now`: the end of a lease counts, written or not.
     #[must_use]
     pub fn kind_at(&self, now: Timestamp) -> StateKind {
         match super::lease::lapse(self, now, super::lease::Ending::Lease) {
-            Some(lapsed) => lapsed.state.kind(),
+            Some((lapsed, _)) => lapsed.state.kind(),
             None => self.state.kind(),
         }
     }

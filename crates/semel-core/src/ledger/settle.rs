@@ -49,6 +49,11 @@ pub(super) fn decide(
         now,
     };
     match report.next.state.clone() {
+        // The lease of a silent probe ended just now and left nothing to doubt. This is its own
+        // word, and counts like that of any holder whose lease is over.
+        State::Pending | State::Dead if late && report.is_latest() => {
+            report.in_doubtful(&settle.verdict)
+        }
         State::Pending => report.in_pending(&settle.verdict),
         State::Running { evidence } => report.in_running(&settle.verdict, evidence),
         State::Doubtful => report.in_doubtful(&settle.verdict),
@@ -270,19 +275,12 @@ impl Report {
 
     /// Goes where an operation goes whose latest attempt did not act.
     fn fall(&mut self, reject: bool) {
-        let (state, event) = if !reject && self.next.attempts_left() {
-            (State::Pending, Event::Released)
-        } else if self.next.open_since().is_some() {
-            (State::Doubtful, Event::Doubted)
-        } else {
-            (State::Dead, Event::Died)
-        };
-        if state == State::Pending && self.next.queue.is_some() {
-            let wait = backoff(self.next.attempt, &self.attempt().id);
-            self.next.run_at = Some(self.now.plus(wait));
-        }
-        self.next.state = state;
-        // The end of the lease may have said so already.
+        let event = fall(&mut self.next, reject, self.now);
+        self.say(event);
+    }
+
+    /// Adds an event, unless the end of the lease has said so already.
+    fn say(&mut self, event: Event) {
         if !self.events.contains(&event) {
             self.events.push(event);
         }
@@ -294,10 +292,8 @@ impl Report {
         if let Some(outcome) = evidence {
             return self.settle_by_evidence(outcome);
         }
-        self.next.state = State::Doubtful;
-        if !self.events.contains(&Event::Doubted) {
-            self.events.push(Event::Doubted);
-        }
+        let event = doubt(&mut self.next, self.now);
+        self.say(event);
         let reply = self.reported(false);
         write(self.next, self.events, reply)
     }
@@ -379,6 +375,36 @@ fn unproven(outcome: Outcome) -> Outcome {
         }
     } else {
         outcome
+    }
+}
+
+/// Moves an operation whose latest attempt ended and left it unknown whether it acted.
+///
+/// A probe's silence leaves nothing open of its own: where what it was to look up was cleared
+/// meanwhile, there is nothing to doubt.
+pub(super) fn doubt(operation: &mut Operation, at: Timestamp) -> Event {
+    if operation.open_since().is_none() {
+        return fall(operation, false, at);
+    }
+    operation.state = State::Doubtful;
+    Event::Doubted
+}
+
+/// Moves an operation whose latest attempt ended and did not act.
+fn fall(operation: &mut Operation, reject: bool, at: Timestamp) -> Event {
+    if !reject && operation.attempts_left() {
+        operation.state = State::Pending;
+        if let (Some(_), Some(ended)) = (&operation.queue, operation.latest()) {
+            let wait = backoff(operation.attempt, &ended.id);
+            operation.run_at = Some(at.plus(wait));
+        }
+        Event::Released
+    } else if operation.open_since().is_some() {
+        operation.state = State::Doubtful;
+        Event::Doubted
+    } else {
+        operation.state = State::Dead;
+        Event::Died
     }
 }
 

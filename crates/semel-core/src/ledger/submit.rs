@@ -3,7 +3,7 @@
 use super::command::Submit;
 use super::decide::write;
 use super::decision::{Decision, Event, Rejection, Reply};
-use super::lease::{Ending, judge};
+use super::lease::{Ending, Judged, judge};
 use super::record::{Delivery, Fence, Operation, Record, State, Version};
 use crate::time::Timestamp;
 
@@ -29,7 +29,7 @@ pub(super) fn decide(
     }
     let judged = judge(operation, now, Ending::Lease);
     match judged.operation.state {
-        State::Pending | State::Running { .. } => Ok(attach(&judged.operation, submit)),
+        State::Pending | State::Running { .. } => Ok(attach(judged, submit)),
         State::Doubtful => Err(Rejection::InDoubt {
             own: false,
             probe_at: None,
@@ -53,18 +53,21 @@ fn create(submit: &Submit, version: Version, fence: Fence, now: Timestamp) -> De
 }
 
 /// Attaches a queue to an operation that has none; the first one stays.
-fn attach(operation: &Operation, submit: &Submit) -> Decision {
+fn attach(judged: Judged<'_>, submit: &Submit) -> Decision {
+    let Judged {
+        operation,
+        mut events,
+    } = judged;
     let reply = Reply::Submitted { created: false };
     match (&operation.queue, &submit.queue) {
         (None, Some(queue)) => {
-            let mut next = Operation {
-                queue: Some(queue.clone()),
-                ..operation.clone()
-            };
+            let mut next = operation.into_owned();
+            next.queue = Some(queue.clone());
             if next.state == State::Pending {
                 next.run_at = submit.run_at;
             }
-            write(next, vec![Event::QueueAttached], reply)
+            events.push(Event::QueueAttached);
+            write(next, events, reply)
         }
         (None | Some(_), None) | (Some(_), Some(_)) => Decision::Answer(reply),
     }

@@ -183,6 +183,27 @@ fn running_exp(t: &mut Table) {
     cases! { t, w = probing(probe()).wait(LEASE);
         w.expire() => doubted().open(1);
     }
+    // Nor does it leave one, when what it was to look up was cleared meanwhile.
+    let (nothing, released) = (probing_nothing(probe()), [E::LeaseEnded, E::Released]);
+    let and = |event| [released[0], released[1], event];
+    cases! { t, w = nothing.clone().wait(LEASE);
+        w.submit() => answered(KNOWN);
+        w.queue("mail") => written(S::Pending, KNOWN, &and(E::QueueAttached));
+        w.begin("b") => written(S::Running, act(3, 2, w.now), &and(E::Begun)).fence(1);
+        w.begin("p") => rejected(Fenced);
+        w.begin_seeing("b", "p", true) => rejected(in_flight(w.operation().lease_until()));
+        w.expire() => written(S::Pending, Kept, &released);
+    }
+    cases! { t, w = nothing;
+        w.begin_seeing("b", "p", false) =>
+            written(S::Running, act(3, 2, w.now), &[E::HolderGone, E::Released, E::Begun]).fence(1);
+        w.gone("p") => written(S::Pending, Kept, &[E::HolderGone, E::Released]);
+    }
+    cases! { t, w = probing_nothing(limited(1, probe())).wait(LEASE);
+        w.submit() => rejected(Dead);
+        w.begin("b") => rejected(Dead);
+        w.expire() => written(S::Dead, Kept, &[E::LeaseEnded, E::Died]);
+    }
     // An answer that rests on evidence stores the end that it rests on.
     let ends = [E::LeaseEnded, E::SettledLate];
     cases! { t, w = running_with_evidence().wait(LEASE);

@@ -22,6 +22,7 @@ fn every_cell_of_holders_decides_as_the_design_says() {
     running_alive_by_older_attempts(&mut t);
     running_exp(&mut t);
     running_exp_with_evidence(&mut t);
+    running_exp_with_nothing_in_doubt(&mut t);
     harmless_failures(&mut t);
     doubtful_by_the_latest(&mut t);
     doubtful_by_older_attempts(&mut t);
@@ -134,6 +135,18 @@ fn running_alive_by_its_holder(t: &mut Table) {
     cases! { t, w = probing(limited(1, probe()));
         w.not_done("p") => taken(S::Dead, E::Died);
     }
+    // With nothing left to look up, its silence leaves nothing to doubt.
+    cases! { t, w = probing_nothing(probe());
+        w.done("p", GOOD) => settled(GOOD);
+        w.not_done("p") => taken(S::Pending, E::Released);
+        w.reject("p") => taken(S::Dead, E::Died);
+        w.unknown("p") => taken(S::Pending, E::Released);
+        w.not_done("a") => rejected(Fenced);
+    }
+    cases! { t, w = probing_nothing(limited(1, probe()));
+        w.not_done("p") => taken(S::Dead, E::Died);
+        w.unknown("p") => taken(S::Dead, E::Died);
+    }
 }
 
 /// Any end but `done` settles by the evidence.
@@ -220,6 +233,30 @@ fn running_exp(t: &mut Table) {
     cases! { t, w = probing(probe()).wait(LEASE);
         w.not_done("p") => late(S::Pending, E::Released);
         w.not_done("a") => written(S::Pending, FENCED, &released);
+    }
+}
+
+/// A silent probe had nothing left to look up: the operation went on when its lease ended.
+fn running_exp_with_nothing_in_doubt(t: &mut Table) {
+    let late = |state, events: &[E]| written(state, heard_late(state), events);
+    let released = [E::LeaseEnded, E::Released];
+    let and = |event| [E::LeaseEnded, E::Released, event];
+    cases! { t, w = probing_nothing(probe()).wait(LEASE);
+        w.renew("p") => rejected(Fenced);
+        w.done("p", GOOD) => late(S::Succeeded, &and(E::SettledLate)).outcome(GOOD);
+        w.not_done("p") => late(S::Pending, &released);
+        w.reject("p") => late(S::Dead, &and(E::Died));
+        w.unknown("p") => late(S::Pending, &released);
+        w.not_done("a") => rejected(Fenced);
+        w.unknown("a") => written(S::Pending, FENCED, &and(E::Unplaced));
+    }
+    let died = [E::LeaseEnded, E::Died];
+    cases! { t, w = probing_nothing(limited(1, probe())).wait(LEASE);
+        w.done("p", GOOD) =>
+            late(S::Succeeded, &[E::LeaseEnded, E::Died, E::SettledLate]).outcome(GOOD);
+        w.not_done("p") => late(S::Dead, &died);
+        w.unknown("p") => late(S::Dead, &died);
+        w.unknown("a") => rejected(Fenced);
     }
 }
 

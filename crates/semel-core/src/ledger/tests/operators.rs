@@ -176,6 +176,33 @@ fn running_exp(t: &mut Table) {
     }
     kept_for_ever(t, &running(hold()).wait(LEASE), S::Running);
 
+    // A silent probe had nothing left to look up, so the orders meet what waits or is dead.
+    let cancelled = |event| {
+        let events = [E::LeaseEnded, event, E::Cancelled];
+        written(S::Failed, ordered(S::Failed), &events).outcome(HARMLESS)
+    };
+    cases! { t, w = probing_nothing(probe()).wait(LEASE);
+        w.resolve_done(GOOD) => rejected(refused(S::Pending));
+        w.resolve_not_done() => rejected(refused(S::Pending));
+        w.retry() => answered(ordered(S::Pending));
+        w.cancel() => cancelled(E::Released);
+        w.forget() => rejected(refused(S::Pending));
+        w.adopt() =>
+            written(S::Pending, Kept, &[E::HolderGone, E::Released, E::Adopted]).fence(STEP);
+    }
+    let retried = |effect| {
+        written(
+            S::Pending,
+            retried(effect, false),
+            &[E::LeaseEnded, E::Died, E::Retried],
+        )
+    };
+    cases! { t, w = probing_nothing(limited(1, probe())).wait(LEASE);
+        w.resolve_not_done() => answered(ordered(S::Dead));
+        w.retry() => retried(Effect::Noop);
+        w.cancel() => cancelled(E::Died);
+    }
+
     // The evidence has settled it, so the orders meet an outcome; retention waits for the write.
     let ends = [E::LeaseEnded, E::SettledLate];
     cases! { t, w = running_with_evidence().wait(LEASE);

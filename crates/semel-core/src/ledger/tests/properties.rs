@@ -421,7 +421,8 @@ fn check_grant(
             let gone = write.events.contains(&Event::HolderGone);
             assert!(!alive || gone, "two leases are alive");
             assert_eq!(*evidence, None, "a permit was given in spite of evidence");
-            assert!(waived || grant.kind == AttemptKind::Probe);
+            let doubted = write.events.contains(&Event::Doubted);
+            assert!(!doubted || waived || grant.kind == AttemptKind::Probe);
         }
         State::Doubtful => assert!(waived || grant.kind == AttemptKind::Probe),
         State::Succeeded(_) | State::Failed(_) | State::Dead => {
@@ -464,7 +465,11 @@ fn check_operation(operation: &Operation) {
                 "noop, and perhaps applied"
             );
         }
-        State::Pending | State::Succeeded(_) | State::Doubtful => assert_eq!(running, 0),
+        State::Doubtful => {
+            assert_eq!(running, 0);
+            assert!(operation.open_since().is_some(), "nothing is in doubt");
+        }
+        State::Pending | State::Succeeded(_) => assert_eq!(running, 0),
     }
 }
 

@@ -282,6 +282,38 @@ fn a_rejection_with_an_open_attempt_is_a_doubt() {
 }
 
 #[test]
+fn a_doubt_is_always_about_something() {
+    // A queued operation waits before it is tried again, counted from the end of the lease, so that
+    // every reader sees the same.
+    let probing = World::new(limited(3, probe()))
+        .then(|w| w.queue("mail"))
+        .then(|w| w.work("a"))
+        .then(|w| w.unknown("a"))
+        .wait(LEASE + 10)
+        .then(|w| w.work("p"))
+        .then(|w| w.not_done("a"));
+    let end = probing.operation().lease_until().expect("it runs");
+    let ended = [0, 1, 1_000].map(|late| {
+        let silent = probing.clone().wait(LEASE + late);
+        silent.then(World::expire).operation().clone()
+    });
+    for operation in &ended {
+        assert_eq!(operation, &ended[0]);
+        assert_eq!(operation.state, State::Pending);
+        let run_at = operation.run_at.expect("a wait before the next");
+        assert!(run_at >= end && run_at <= end.plus(BASE));
+    }
+    // The rejection of an operation outlives the silence of the probe, too.
+    let rejected = probing_rejected().then(|w| w.not_done("a"));
+    for silent in [
+        rejected.clone().then(|w| w.unknown("q")),
+        rejected.wait(LEASE).then(World::expire),
+    ] {
+        assert_eq!(silent.kind(), Some(S::Dead));
+    }
+}
+
+#[test]
 fn what_may_have_been_applied_cannot_be_cancelled_as_noop() {
     let open = [
         pending_with_open(),
@@ -675,15 +707,7 @@ fn a_rejected_operation_is_dead_once_nothing_is_in_doubt() {
     // Not even `on_doubt = retry` tries again what a handler said is pointless.
     rejected_with_open().refuses(|w| w.begin("c"), IN_DOUBT);
 
-    // An attempt beside an open one, where doubts are looked up: a person asked for it.
-    let looked_up = probing(probe())
-        .then(|w| w.done("p", BAD))
-        .then(World::retry)
-        .then(|w| w.begin("b"))
-        .then(|w| w.reject("b"))
-        .wait(LEASE + 10);
-    assert_eq!(looked_up.kind(), Some(S::Doubtful));
-    let probed = looked_up.then(|w| w.begin("q"));
+    let probed = probing_rejected();
     let silent = probed.clone().wait(LEASE).then(World::expire);
     assert_eq!(silent.kind(), Some(S::Doubtful));
 

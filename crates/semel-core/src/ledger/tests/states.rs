@@ -1,6 +1,6 @@
 //! The worlds that the tables and the rules share, each in a state that real commands led to.
 
-use super::world::{BAD, GOOD, LEASE, MONTH, World, hold, limited, retry};
+use super::world::{BAD, GOOD, LEASE, MONTH, World, hold, limited, probe, retry};
 use crate::policy::Policy;
 
 /// Submitted and never tried.
@@ -53,6 +53,11 @@ pub(super) fn probing(policy: Policy) -> World {
     doubtful(policy).wait(LEASE + 10).then(|w| w.begin("p"))
 }
 
+/// `p` probes, and `a` said meanwhile that it did nothing: there is nothing to look up any more.
+pub(super) fn probing_nothing(policy: Policy) -> World {
+    probing(policy).then(|w| w.not_done("a"))
+}
+
 /// `a` said that it does not know.
 pub(super) fn doubtful(policy: Policy) -> World {
     running(policy).then(|w| w.unknown("a"))
@@ -76,6 +81,17 @@ pub(super) fn exhausted_with_open() -> World {
 /// `b` rejected it, but `a` is open.
 pub(super) fn rejected_with_open() -> World {
     running_second(retry()).then(|w| w.reject("b"))
+}
+
+/// `q` probes while `a` is open, after `b` rejected what a person had asked to retry.
+pub(super) fn probing_rejected() -> World {
+    probing(probe())
+        .then(|w| w.done("p", BAD))
+        .then(World::retry)
+        .then(|w| w.begin("b"))
+        .then(|w| w.reject("b"))
+        .wait(LEASE + 10)
+        .then(|w| w.begin("q"))
 }
 
 /// `a` settled it in success.
