@@ -259,6 +259,7 @@ impl Agent {
             .effect("pay", plan.key.clone())
             .input(&BTreeMap::from([("amount", amount)]))
             .on_doubt(plan.on_doubt)
+            .settle_delay(plan.settle_delay)
             .effect(Effect::Created)
             .retention(plan.retention)
             .lease(plan.lease)

@@ -18,7 +18,6 @@ use super::raw::Raw;
 use super::rng::Rng;
 use super::store::SimStore;
 use super::trace::Seen;
-use super::world::Upstream;
 
 /// One process that uses the library.
 #[derive(Clone, Debug)]
@@ -231,11 +230,9 @@ impl Agent {
     }
 
     async fn perform(&self, call: Call) -> Next {
-        // What an upstream without a deadline does late, a probe without a settle delay misses.
-        let settles = self.plan(call.key).upstream != Upstream::Timely;
         match call.way {
-            Way::Run if settles => self.by_run(call).await,
-            Way::Permit | Way::Run => self.by_permit(call, None).await,
+            Way::Run => self.by_run(call).await,
+            Way::Permit => self.by_permit(call, None).await,
             Way::Protocol => self.by_protocol(call.key, call.stranger).await,
             Way::Submit => self.submit(call).await,
             Way::Sweep => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use semel_core::ledger::{Fence, Rejection, StateKind};
-use semel_core::{Class, Effect, Key, Lease, Namespace, OnDoubt, Retention};
+use semel_core::{Class, Effect, Key, Label, Lease, Namespace, OnDoubt, Retention};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -179,6 +179,18 @@ impl EffectCall {
         self
     }
 
+    /// Gives the action an input that is JSON text already.
+    pub fn input_json(mut self, json: &[u8]) -> Self {
+        self.request = self.request.input_json(json);
+        self
+    }
+
+    /// Gives the action an input that is compared byte for byte.
+    pub fn input_bytes(mut self, bytes: &[u8]) -> Self {
+        self.request = self.request.input_bytes(bytes);
+        self
+    }
+
     /// Puts the key behind a wall.
     pub fn namespace(mut self, namespace: Namespace) -> Self {
         self.request = self.request.namespace(namespace);
@@ -220,6 +232,19 @@ impl EffectCall {
         self
     }
 
+    /// Limits how long a doubt may be retried.
+    pub fn retry_within(mut self, window: Duration) -> Self {
+        self.request = self.request.retry_within(window);
+        self
+    }
+
+    /// Lets the world settle before a probe looks: what was sent just before the doubted lease ended
+    /// may arrive this much later.
+    pub fn settle_delay(mut self, delay: Duration) -> Self {
+        self.request = self.request.settle_delay(delay);
+        self
+    }
+
     /// Limits how long an attempt may be silent; it is renewed while the action runs.
     pub fn lease(mut self, lease: Lease) -> Self {
         self.request = self.request.lease(lease);
@@ -241,6 +266,12 @@ impl EffectCall {
     /// Makes this a step of another operation.
     pub fn parent(mut self, key: Key, fence: Fence) -> Self {
         self.request = self.request.parent(key, fence);
+        self
+    }
+
+    /// Names the way in.
+    pub fn door(mut self, door: Label) -> Self {
+        self.request = self.request.door(door);
         self
     }
 

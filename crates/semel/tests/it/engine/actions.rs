@@ -3,18 +3,22 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use semel::core::ledger::{AttemptKind, StateKind};
+use semel::core::ledger::{AttemptKind, Record, Spec, StateKind};
 use semel::core::{Digest, VerdictKind};
 use semel::store::Chunk;
-use semel::{Admission, Class, Effect, Error, Failure, Found, Namespace, Payload, Request};
+use semel::{
+    Admission, Class, Effect, Error, Failure, Found, Label, Namespace, OnDoubt, Payload, Request,
+    Retention,
+};
 
 use super::on_both_stores;
 use super::world::{
-    Effects, World, clean, data, key, operation, order, permit, record, replay, state, until,
+    Effects, World, clean, data, key, lease, operation, order, permit, record, replay, state, until,
 };
 
 on_both_stores![
     an_action_runs_once_and_replays_the_same_value,
+    an_action_can_be_described_like_a_request,
     a_key_with_another_input_or_name_is_refused_and_nothing_runs,
     one_key_behind_two_walls_runs_twice,
     a_failed_action_replays_the_same_failure,
@@ -74,6 +78,65 @@ async fn an_action_runs_once_and_replays_the_same_value(world: World) {
     }
     assert_eq!(effects.count(), 1);
     assert!(answers.iter().all(|answer| *answer == answers[0]));
+    clean(&engine).await;
+}
+
+/// Says everything that can be said of an action or a request, which have the same words.
+macro_rules! described {
+    ($action:expr) => {
+        $action
+            .namespace(team())
+            .class(Class::Idempotent)
+            .on_doubt(OnDoubt::Probe)
+            .max_attempts(NonZeroU32::new(3).expect("three"))
+            .retry_within(Duration::from_secs(5))
+            .settle_delay(Duration::from_secs(7))
+            .retention(Retention::new(Duration::from_secs(11)).expect("a retention"))
+            .lease(lease(13))
+            .door(Label::new("cli").expect("a label"))
+    };
+}
+
+fn team() -> Namespace {
+    Namespace::new("team").expect("a namespace")
+}
+
+async fn an_action_can_be_described_like_a_request(world: World) {
+    let engine = world.engine().await;
+    for (number, text) in ["[1]", "{\"a\":2}", "3"].into_iter().enumerate() {
+        let key = |who: &str| key(&format!("{who}-{number}"));
+        let request = described!(Request::new("create-order", key("request")));
+        let action = described!(engine.effect("create-order", key("action")));
+        let (request, action) = match number {
+            0 => (request.input(&[1]), action.input(&[1])),
+            1 => {
+                let json = text.as_bytes();
+                (request.input_json(json), action.input_json(json))
+            }
+            _ => {
+                let bytes = text.as_bytes();
+                (request.input_bytes(bytes), action.input_bytes(bytes))
+            }
+        };
+        let permit = permit(&engine, request).await;
+        permit.done(Effect::Updated, &1).await.expect("taken");
+        action.run(|_| async { Ok(1) }).await.expect("it is done");
+        let mut stored = vec![];
+        for key in [key("request"), key("action")] {
+            let loaded = engine.load(&team(), &key).await.expect("it loads");
+            let operation = loaded.as_deref().and_then(Record::operation);
+            let operation = operation.expect("it lives");
+            let lease = operation.attempts[0].lease_until;
+            let spec = Spec {
+                key: self::key("the same"),
+                ..Spec::clone(&operation.spec)
+            };
+            stored.push((spec, lease.since(operation.created_at)));
+        }
+        assert_eq!(stored[0], stored[1]);
+        let delay = stored[1].0.policy.settle_delay;
+        assert_eq!(delay, Duration::from_secs(7));
+    }
     clean(&engine).await;
 }
 
@@ -430,7 +493,7 @@ async fn a_late_stream_survives_a_retry(world: World) {
         &Namespace::default(),
         &key("order-7"),
         version.version(),
-        semel::Label::new("ann").expect("a valid name"),
+        Label::new("ann").expect("a valid name"),
     );
     operator.retry().await.expect("it is retried");
     let payload = Payload {
