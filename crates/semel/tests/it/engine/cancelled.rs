@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use semel::core::VerdictKind;
-use semel::core::ledger::{Record, StateKind};
-use semel::{Admission, Effect, Engine};
+use semel::core::ledger::{AttemptKind, Record, StateKind};
+use semel::{Admission, Effect, Engine, OnDoubt, Request};
 
 use super::on_both_stores;
 use super::store::Twisted;
@@ -19,6 +19,7 @@ use super::world::{
 
 on_both_stores![
     a_claim_dropped_at_any_await_leaves_the_key_free,
+    a_probe_dropped_at_any_await_says_nothing_about_the_doubt,
     a_report_dropped_at_any_await_is_stored,
     a_run_dropped_at_any_await_is_honest,
     a_waiter_that_went_away_claims_nothing,
@@ -93,8 +94,57 @@ async fn a_claim_dropped_at_any_await_leaves_the_key_free(world: World) {
     panic!("it never came to its end");
 }
 
-fn order_number(n: usize) -> semel::Request {
-    semel::Request::new("create-order", key(&format!("order-{n}")))
+fn order_number(n: usize) -> Request {
+    Request::new("create-order", key(&format!("order-{n}")))
+}
+
+/// Leaves an operation in doubt that a probe may look up by now.
+async fn doubted(engine: &Engine, request: Request) {
+    let doubted = permit(engine, request).await;
+    doubted.unknown("connection reset").await.expect("taken");
+    tokio::time::sleep(Duration::from_secs(61)).await;
+}
+
+async fn a_probe_dropped_at_any_await_says_nothing_about_the_doubt(world: World) {
+    let mut silent = 0;
+    for polls in 0..POLLS_MAX {
+        let request = order_number(polls).on_doubt(OnDoubt::Probe);
+        let engine = engine_on(Twisted::yielding(Arc::clone(&world.store))).await;
+        doubted(&engine, request.clone()).await;
+        let answer = polled(engine.begin(request.clone()), polls).await;
+        let ended = answer.is_some();
+        if let Some(answer) = answer {
+            assert!(polls > 4, "there were awaits to be dropped at: {polls}");
+            let Ok(Admission::Probe(probe)) = answer else {
+                panic!("{answer:?}");
+            };
+            drop(probe);
+        }
+        for _ in 0..50 {
+            breathe().await;
+        }
+        let operation = operation(&engine, &key(&format!("order-{polls}"))).await;
+        let state = operation.state.kind();
+        assert_eq!(state, StateKind::Doubtful, "after {polls} polls");
+        assert!(operation.attempts[0].open, "after {polls} polls");
+        for probe in &operation.attempts[1..] {
+            assert_eq!(probe.kind, AttemptKind::Probe, "after {polls} polls");
+            assert_eq!(probe.verdict, Some(VerdictKind::Unknown));
+            silent += 1;
+        }
+        assert!(operation.attempts.len() <= 2, "one claim was made");
+        // The next one looks at once, and its word counts.
+        let Ok(Admission::Probe(probe)) = engine.begin(request).await else {
+            panic!("a probe was expected after {polls} polls");
+        };
+        probe.not_done("nothing there").await.expect("taken");
+        if ended {
+            assert!(silent > 1, "some were dropped after the claim was stored");
+            clean(&engine).await;
+            return;
+        }
+    }
+    panic!("it never came to its end");
 }
 
 async fn a_report_dropped_at_any_await_is_stored(world: World) {
