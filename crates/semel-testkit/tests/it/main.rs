@@ -11,9 +11,9 @@ mod places;
 mod readonly;
 mod wal;
 
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use semel_testkit::process::{Program, Scene};
 
@@ -22,26 +22,35 @@ fn agent() -> Program {
     Program::at(env!("CARGO_BIN_EXE_agent"))
 }
 
-/// Returns the words before a command that may mount something of its own, where that is allowed.
-fn mounter(scene: &Scene) -> Option<&'static [&'static str]> {
-    let ways: [&[&str]; 2] = [&["unshare", "-m"], &["unshare", "-r", "-m"]];
-    let allowed = |way: &&[&str]| {
-        let mut command = std::process::Command::new(way[0]);
+/// The ways to mount something of one's own, each for the programs that it starts only: as any user
+/// with a namespace of its own, and as root where those are switched off.
+const MOUNTERS: [&[&str]; 2] = [&["unshare", "-r", "-m"], &["unshare", "-m"]];
+
+/// Returns the words before a command that may mount something of its own.
+///
+/// A test that cannot be set up must not look like one that passed: where nobody may mount, this
+/// fails and says what to do.
+fn mounter(scene: &Scene) -> &'static [&'static str] {
+    let mut refused = String::new();
+    for way in MOUNTERS {
+        let mut command = Command::new(way[0]);
         command
             .args(&way[1..])
-            .args(["mount", "-t", "tmpfs", "tmpfs"]);
-        let tried = command.arg(scene.path()).output();
-        tried.is_ok_and(|output| output.status.success())
-    };
-    let way = ways.into_iter().find(allowed);
-    if way.is_none() {
-        let said = writeln!(
-            std::io::stderr(),
-            "skipped: this user may not mount anything"
-        );
-        said.expect("standard error is there");
+            .args(["mount", "-t", "tmpfs", "tmpfs"])
+            .arg(scene.path());
+        let said = match command.output() {
+            Ok(output) if output.status.success() => return way,
+            Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        refused += &format!("  {}: {}\n", way.join(" "), said.trim());
     }
-    way
+    panic!(
+        "this test mounts a file system of its own, and may not here:\n{refused}\
+         allow user namespaces (sysctl user.max_user_namespaces, \
+         kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a \
+         container: the capability SYS_ADMIN), or run the tests as root"
+    );
 }
 
 /// Returns this file or directory and all that is in it; only their owner may read them.
