@@ -315,6 +315,10 @@ fn harmless_failures(t: &mut Table) {
         w.unknown("b") => after(&ends).open(1);
         w.done("b", HARMLESS) => after(&[ends[0], ends[1], spoken]);
         w.done("a", HARMLESS) => after(&ends).open(1);
+        // The end of the lease counts first, whatever comes with it.
+        w.not_done("b") =>
+            written(S::Failed, contradicted_late(S::Failed), &[ends[0], ends[1], E::Conflict])
+                .outcome(BAD);
     }
     // Who contradicts it was applied, or may have been.
     let conflict = [E::Settled, E::Conflict];

@@ -69,7 +69,9 @@ impl KeyLog {
             }
             let open = |tried: &Tried| tried.kind == AttemptKind::Act && tried.is_open();
             let contested = self.dones.iter().any(|done| done.effect != Effect::Noop);
-            return if contested || self.tried.iter().any(open) {
+            // What the lease's end settled is not changed by a report that comes with it.
+            let ended = change.has(Event::LeaseEnded) || change.has(Event::HolderGone);
+            return if contested || ended || self.tried.iter().any(open) {
                 Ok(())
             } else {
                 unsaid("a proof was thrown away:")
