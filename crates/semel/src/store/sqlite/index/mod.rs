@@ -83,15 +83,22 @@ impl Fold {
     }
 }
 
-/// Puts a row into the narrow table; a second row of the same slot goes beside it.
-pub(super) fn insert(connection: &Connection, hash: Hash, id: u64) -> rusqlite::Result<()> {
-    let id = id.cast_signed();
-    let inserted = connection
-        .prepare_cached("INSERT INTO slots (slot, id) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-        .execute((hash.slot(), id))?;
-    if inserted == 1 {
-        return Ok(());
+/// Puts rows into the narrow table; a second row of the same slot goes beside the first.
+fn insert_all(
+    connection: &Connection,
+    rows: impl IntoIterator<Item = (Hash, u64)>,
+) -> rusqlite::Result<()> {
+    let mut insert = connection
+        .prepare_cached("INSERT INTO slots (slot, id) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?;
+    for (hash, id) in rows {
+        if insert.execute((hash.slot(), id.cast_signed()))? == 0 {
+            insert_beside(connection, hash, id.cast_signed())?;
+        }
     }
+    Ok(())
+}
+
+fn insert_beside(connection: &Connection, hash: Hash, id: i64) -> rusqlite::Result<()> {
     let there: i64 = connection
         .prepare_cached("SELECT id FROM slots WHERE slot = ?1")?
         .query_row([hash.slot()], |row| row.get(0))?;
@@ -316,9 +323,8 @@ impl Folder {
                 .is_some_and(|(last, ..)| slot == last)
         };
         let end = cut + known[cut..].iter().take_while(same).count();
-        for (_, hash, id) in &known[start..end] {
-            insert(connection, *hash, *id)?;
-        }
+        let rows = known[start..end].iter();
+        insert_all(connection, rows.map(|(_, hash, id)| (*hash, *id)))?;
         if let Some((slot, ..)) = known.get(end) {
             fold.next_slot = *slot;
         } else {

@@ -35,6 +35,10 @@ fn found(connection: &Connection, hash: Hash, owners: &BTreeMap<u64, Hash>) -> O
     beside(connection, hash).expect("what is beside it reads")
 }
 
+fn insert(connection: &Connection, hash: Hash, id: u64) -> rusqlite::Result<()> {
+    insert_all(connection, [(hash, id)])
+}
+
 fn count(connection: &Connection, table: &str) -> u64 {
     let count: i64 = connection
         .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {

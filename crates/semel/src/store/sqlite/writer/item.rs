@@ -1,0 +1,106 @@
+//! What is asked of the writer, and what it answers once the group is committed.
+
+use std::sync::Arc;
+
+use semel_core::KeyHash;
+use semel_core::ledger::{Fence, Record};
+use tokio::sync::oneshot;
+
+use super::super::shared::{Shared, poisoned};
+use crate::store::{Commit, Current, Expected, Guard, Place, Result, StoreError};
+
+/// What is asked of the writer.
+#[derive(Debug)]
+pub(in crate::store::sqlite) enum Item {
+    Change(Box<Prepared>, oneshot::Sender<Result<Written>>),
+    Append {
+        place: Place,
+        fence: Fence,
+        chunks: Vec<(u8, Vec<u8>)>,
+        answer: oneshot::Sender<Result<()>>,
+    },
+    Mark {
+        value: [u8; 32],
+        answer: oneshot::Sender<Result<()>>,
+    },
+    Tidy(oneshot::Sender<Result<bool>>),
+    /// Looks a key up where nobody can change it meanwhile.
+    Find(KeyHash, oneshot::Sender<Result<Current>>),
+}
+
+/// What became of a change, and the change itself: freeing it is left to the caller's thread, which
+/// made it, as the writer is the one that everybody waits for.
+pub(in crate::store::sqlite) type Written = (Commit, Box<Prepared>);
+
+/// A change whose bytes were made in the caller's thread.
+#[derive(Debug)]
+pub(in crate::store::sqlite) struct Prepared {
+    pub(in crate::store::sqlite) key: KeyHash,
+    pub(in crate::store::sqlite) expected: Expected,
+    pub(in crate::store::sqlite) entry: Vec<u8>,
+    pub(in crate::store::sqlite) next: Option<Next>,
+    pub(in crate::store::sqlite) payload: PackedPayload,
+    pub(in crate::store::sqlite) guard: Option<Guard>,
+    /// Whether the record may be kept in memory as it was.
+    pub(in crate::store::sqlite) changes_settled: bool,
+}
+
+#[derive(Debug)]
+pub(in crate::store::sqlite) struct Next {
+    pub(in crate::store::sqlite) record: Arc<Record>,
+    pub(in crate::store::sqlite) bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(in crate::store::sqlite) enum PackedPayload {
+    Keep,
+    Bytes { packed: Vec<u8>, replaces: bool },
+    Stream(Fence),
+    Erase,
+}
+
+/// What a group's items are to be told once it is committed.
+pub(super) enum Answer {
+    Commit(oneshot::Sender<Result<Written>>, Result<Written>),
+    Unit(oneshot::Sender<Result<()>>),
+    Tidy(oneshot::Sender<Result<bool>>, Arc<Shared>),
+    Found(oneshot::Sender<Result<Current>>, Result<Current>),
+}
+
+impl Answer {
+    // A caller that went away does not hear its answer; what is stored is stored.
+    pub(super) fn tell(self) {
+        match self {
+            Self::Commit(sender, commit) => drop(sender.send(commit)),
+            Self::Unit(sender) => drop(sender.send(Ok(()))),
+            Self::Found(sender, found) => drop(sender.send(found)),
+            Self::Tidy(sender, shared) => {
+                let left = !shared.tail.read().unwrap_or_else(poisoned).is_empty();
+                drop(sender.send(Ok(left)));
+            }
+        }
+    }
+
+    pub(super) fn fail(self, error: &StoreError) {
+        match self {
+            Self::Commit(sender, Err(own @ StoreError::Corrupt(_))) => drop(sender.send(Err(own))),
+            Self::Commit(sender, _) => drop(sender.send(Err(error.clone()))),
+            Self::Unit(sender) => drop(sender.send(Err(error.clone()))),
+            Self::Tidy(sender, _) => drop(sender.send(Err(error.clone()))),
+            Self::Found(sender, _) => drop(sender.send(Err(error.clone()))),
+        }
+    }
+}
+
+impl Item {
+    pub(super) fn fail(self, error: &StoreError) {
+        match self {
+            Self::Change(_, answer) => drop(answer.send(Err(error.clone()))),
+            Self::Append { answer, .. } | Self::Mark { answer, .. } => {
+                drop(answer.send(Err(error.clone())));
+            }
+            Self::Tidy(answer) => drop(answer.send(Err(error.clone()))),
+            Self::Find(_, answer) => drop(answer.send(Err(error.clone()))),
+        }
+    }
+}

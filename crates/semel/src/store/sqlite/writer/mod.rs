@@ -1,0 +1,362 @@
+//! The one writer of a process: it takes a group of changes, writes them in one transaction, and
+//! answers each after COMMIT has returned.
+
+mod item;
+mod payloads;
+mod rows;
+mod statements;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension};
+use semel_core::clock::{Stamp, judge};
+
+use self::item::Answer;
+pub(super) use self::item::{Item, Next, PackedPayload, Prepared};
+use self::rows::{Rows, TIDY_SLICE};
+use self::statements::Statements;
+use super::cache::Cache;
+use super::index::{Fold, Folder, Tail};
+use super::lock::{LOCK_WAIT_MAX, TURN, Turnstile, beside};
+use super::shared::{Shared, last_group, poisoned};
+use super::{failed, filter, open, payload, schema};
+use crate::clock::Clock;
+use crate::store::group::Sink;
+use crate::store::{AbsentAsOf, Current, Result, StoreError};
+
+/// Rows that a process makes before it keeps a filter: a short-lived one would never earn it back.
+const FILTER_AFTER: u64 = 1_024;
+
+pub(super) struct Writer {
+    connection: Connection,
+    lock: Turnstile,
+    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+    /// Whether a failure has left doubt about what this process knows of the file.
+    stale: bool,
+    data_version: i64,
+    path: PathBuf,
+    /// Rows that this process has made since its filter was last begun.
+    created: u64,
+    rows: Rows,
+}
+
+impl Writer {
+    pub(super) fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+        // Even the first look may have to recover the log, so it queues like every write.
+        let entered = Turnstile::open(path).and_then(Turnstile::enter_in_time);
+        let lock = entered
+            .map_err(|error| unlocked(&error))?
+            .ok_or_else(no_turn)?;
+        let mut connection = open::connect(path, open::Role::Write)?;
+        let mark = own_mark()?;
+        if schema::migrate(&mut connection)? {
+            // An older version that has the store open must not go on answering from memory.
+            lock.mark(&mark).map_err(|error| unlocked(&error))?;
+        }
+        let fold = Fold::load(&connection).map_err(|error| failed("open the index", &error))?;
+        let shared = Shared {
+            tail: RwLock::new(Tail::new(&fold)),
+            stamp: RwLock::new(None),
+            cache: Cache::open(&beside(path, TURN), mark).map_err(|error| unlocked(&error))?,
+        };
+        let shared = Arc::new(shared);
+        let mut writer = Self {
+            connection,
+            lock,
+            shared: Arc::clone(&shared),
+            clock,
+            stale: true,
+            data_version: 0,
+            path: path.to_owned(),
+            created: 0,
+            rows: Rows::new(shared, fold),
+        };
+        writer.catch_up()?;
+        writer.refuse_gap()?;
+        writer.lock.leave().map_err(|error| unlocked(&error))?;
+        Ok(writer)
+    }
+
+    /// Refuses a store that has lost what was committed: those keys would run again.
+    fn refuse_gap(&self) -> Result<()> {
+        let committed = self.lock.committed().map_err(|error| unlocked(&error))?;
+        match committed {
+            Some(last) if last >= self.rows.next_seq => Err(StoreError::Corrupt(format!(
+                "log entries {} to {last} were committed and are gone: the write-ahead log was \
+                 removed or cut, or an older copy was put in its place; what was begun in the gap \
+                 cannot be known. Restore the whole store, or remove its `{TURN}` file to go on \
+                 with what is left",
+                self.rows.next_seq
+            ))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Learns what other processes have written since the last look.
+    fn catch_up(&mut self) -> Result<()> {
+        let version: i64 = self
+            .connection
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+            .map_err(|error| failed("look for changes", &error))?;
+        if version == self.data_version && !self.stale {
+            return Ok(());
+        }
+        schema::check_again(&self.connection)?;
+        let fold =
+            Fold::load(&self.connection).map_err(|error| failed("read the index", &error))?;
+        let mut tail = self.shared.tail.write().unwrap_or_else(poisoned);
+        self.shared.cache.clear();
+        if self.stale {
+            *tail = Tail::new(&fold);
+            self.created = 0;
+            self.rows.folder = Folder::new(fold);
+        } else {
+            tail.advance(&fold);
+            self.rows.folder.fold = fold;
+        }
+        tail.learn(&self.connection)?;
+        self.rows.next_seq = 1;
+        if let Some((last_seq, stamp)) = last_group(&self.connection)? {
+            self.rows.next_seq = last_seq + 1;
+            *self.shared.stamp.write().unwrap_or_else(poisoned) = Some(stamp);
+        }
+        self.data_version = version;
+        self.stale = false;
+        Ok(())
+    }
+
+    fn run(&mut self, items: &mut Vec<Item>) {
+        let entered = self.lock.enter().map_err(|error| unlocked(&error));
+        let mut answers = Vec::with_capacity(items.len());
+        let written = match entered {
+            // All were given up while the turn did not come.
+            Ok(()) if items.is_empty() => Ok(()),
+            Ok(()) => self.transact(items, &mut answers),
+            Err(error) => Err(error),
+        };
+        // The others' turn comes before the answers: they have waited for longer. If it cannot be
+        // given up, it is kept, and given up with the next group; what was written is written.
+        let _kept = self.lock.leave();
+        match written {
+            Ok(()) => answers.into_iter().for_each(Answer::tell),
+            Err(error) => {
+                answers.into_iter().for_each(|answer| answer.fail(&error));
+                items.drain(..).for_each(|item| item.fail(&error));
+            }
+        }
+    }
+
+    fn transact(&mut self, items: &mut Vec<Item>, answers: &mut Vec<Answer>) -> Result<()> {
+        self.rows.clear();
+        self.execute("BEGIN IMMEDIATE")?;
+        let filled = self.fill(items, answers);
+        let result = match filled {
+            Ok(()) => self.commit(),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &result {
+            self.stale = true;
+            if !self.connection.is_autocommit()
+                && let Err(second) = self.execute("ROLLBACK")
+            {
+                return Err(StoreError::Unavailable(format!("{error}; then {second}")));
+            }
+        }
+        result
+    }
+
+    fn fill(&mut self, items: &mut Vec<Item>, answers: &mut Vec<Answer>) -> Result<()> {
+        self.catch_up()?;
+        // Others must not answer from memory once this is committed; and this process may, as it
+        // has just caught up.
+        self.lock
+            .mark(self.shared.cache.mark())
+            .map_err(|error| unlocked(&error))?;
+        let stamp = self.stamp();
+        let sql = &mut Statements::new(&self.connection);
+        let rows = &mut self.rows;
+        for item in items.drain(..) {
+            match item {
+                Item::Change(change, answer) => {
+                    let applied = rows.apply(sql, &change);
+                    // Damage in one record is that record's answer; the others go on. Any other
+                    // failure is the whole group's.
+                    let (applied, failure) = match applied {
+                        Err(error @ StoreError::Corrupt(_)) => (Err(error), None),
+                        Err(error) => (Err(error.clone()), Some(error)),
+                        Ok(commit) => (Ok((commit, change)), None),
+                    };
+                    answers.push(Answer::Commit(answer, applied));
+                    if let Some(error) = failure {
+                        return Err(error);
+                    }
+                }
+                Item::Append {
+                    place,
+                    fence,
+                    chunks,
+                    answer,
+                } => {
+                    answers.push(Answer::Unit(answer));
+                    payload::append(sql.connection, place.0, fence.0.cast_signed(), &chunks)
+                        .map_err(|error| failed("store a stream", &error))?;
+                    rows.wrote = true;
+                }
+                Item::Mark { value, answer } => {
+                    answers.push(Answer::Unit(answer));
+                    save_mark(sql.connection, &value)?;
+                    rows.wrote = true;
+                }
+                Item::Find(key, answer) => {
+                    let as_of = AbsentAsOf(rows.next_seq - 1);
+                    let found = rows.find(sql.connection, &key, AbsentAsOf(0));
+                    let found =
+                        found.map(|found| found.map_or(Current::Absent(as_of), Current::Stored));
+                    answers.push(Answer::Found(answer, found));
+                }
+                Item::Tidy(answer) => {
+                    answers.push(Answer::Tidy(answer, Arc::clone(&self.shared)));
+                    rows.fold_debt += TIDY_SLICE;
+                }
+            }
+        }
+        rows.finish(sql.connection, &stamp)
+    }
+
+    fn stamp(&self) -> Stamp {
+        let reading = self.clock.read();
+        let last = *self.shared.stamp.read().unwrap_or_else(poisoned);
+        Stamp {
+            at: judge(last.as_ref(), &reading),
+            boot: reading.boot,
+            uptime: reading.uptime,
+        }
+    }
+
+    fn execute(&self, statement: &str) -> Result<()> {
+        self.connection
+            .prepare_cached(statement)
+            .and_then(|mut prepared| prepared.execute([]))
+            .map(drop)
+            .map_err(|error| failed(statement, &error))
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        if !self.rows.wrote {
+            return self.execute("ROLLBACK");
+        }
+        let stamp = self.stamp();
+        if let Err(error) = self.execute("COMMIT") {
+            self.settle_failed_commit(&error)?;
+        }
+        // Whoever read one of these before the commit must not keep it after.
+        for (key, place) in &self.rows.touched {
+            self.shared.cache.forget(key, *place);
+        }
+        let mut tail = self.shared.tail.write().unwrap_or_else(poisoned);
+        self.created += self.rows.staged.len() as u64;
+        for (hash, id) in self.rows.staged.drain() {
+            tail.add(hash, id);
+        }
+        tail.known_through = self.rows.next_seq - 1;
+        if let Some(fold) = &self.rows.folded {
+            tail.advance(fold);
+        }
+        let busy = tail.filter.is_none() && self.created >= FILTER_AFTER;
+        drop(tail);
+        if busy {
+            self.created = 0;
+            filter::fill(&self.shared, self.path.clone());
+        }
+        if self.rows.body.count > 0 {
+            *self.shared.stamp.write().unwrap_or_else(poisoned) = Some(stamp);
+            // Without this note a lost log might not be noticed; what is written is written.
+            let _unnoted = self.lock.note_committed(self.rows.next_seq - 1);
+        }
+        Ok(())
+    }
+
+    /// A failed COMMIT tells nothing: what is stored is read again, never assumed.
+    fn settle_failed_commit(&mut self, error: &StoreError) -> Result<()> {
+        if !self.connection.is_autocommit() {
+            // Still open, so nothing was committed; the caller rolls it back.
+            return Err(error.clone());
+        }
+        let first = self.rows.first_seq().cast_signed();
+        let stored: rusqlite::Result<Option<Vec<u8>>> = self
+            .connection
+            .query_row(
+                "SELECT body FROM log WHERE first_seq = ?1",
+                [first],
+                |row| row.get(0),
+            )
+            .optional();
+        match stored {
+            Ok(Some(body)) if self.rows.body.count > 0 && body == self.rows.body.bytes => Ok(()),
+            Ok(_) => Err(error.clone()),
+            Err(second) => Err(StoreError::Unknown(format!("{error}; then {second}"))),
+        }
+    }
+}
+
+fn save_mark(connection: &Connection, value: &[u8; 32]) -> Result<()> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO marks (name, value) VALUES ('sweep', ?1)")
+        .and_then(|mut statement| statement.execute([value]))
+        .map(drop)
+        .map_err(|error| failed("store the sweep's mark", &error))
+}
+
+/// Makes a mark unlike that of any other process, or of another store handle in this one.
+fn own_mark() -> Result<[u8; 16]> {
+    let mut mark = [0; 16];
+    getrandom::fill(&mut mark).map_err(|error| {
+        StoreError::Unavailable(format!("the system gives no randomness: {error}"))
+    })?;
+    Ok(mark)
+}
+
+/// Says that another process does not end its turn.
+pub(super) fn no_turn() -> StoreError {
+    StoreError::Unavailable(format!(
+        "another process has had its turn to write for more than {} s; it may have been stopped \
+         (`lsof` on the store's `{TURN}` file names it)",
+        LOCK_WAIT_MAX.as_secs()
+    ))
+}
+
+fn unlocked(error: &std::io::Error) -> StoreError {
+    StoreError::Unavailable(format!("the store's lock files cannot be used: {error}"))
+}
+
+impl Sink for Writer {
+    type Item = Item;
+
+    const PATIENCE: Duration = LOCK_WAIT_MAX;
+
+    fn try_ready(&mut self) -> bool {
+        // An error shows again, with its message, when the items are written.
+        self.lock.try_enter().unwrap_or(false)
+    }
+
+    fn ready(&mut self) {
+        // An error shows again, with its message, when the items are written.
+        let _shown_again = self.lock.enter();
+    }
+
+    fn write(&mut self, items: &mut Vec<Item>) {
+        self.run(items);
+    }
+
+    fn give_up(item: Item) {
+        item.fail(&no_turn());
+    }
+}
