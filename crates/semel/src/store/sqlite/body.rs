@@ -5,6 +5,7 @@ use semel_core::clock::Stamp;
 use semel_core::ledger::codec::decode_entry;
 
 use super::index::Hash;
+use super::seal::{seal, unseal};
 use crate::store::{Logged, Place, Result, StoreError};
 
 /// Collects the log entries of one group.
@@ -31,6 +32,13 @@ impl Body {
         self.fresh.extend_from_slice(&id.to_le_bytes());
     }
 
+    /// Adds the checksums, once all entries are there.
+    pub(super) fn seal(&mut self, first_seq: u64, last_seq: u64, stamp: &[u8; 32]) {
+        let (first, last) = (first_seq.to_le_bytes(), last_seq.to_le_bytes());
+        seal(&mut self.fresh, &[&first, &last, stamp]);
+        seal(&mut self.bytes, &[&first, &last]);
+    }
+
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.fresh.clear();
@@ -46,8 +54,18 @@ fn array<const N: usize>(bytes: &[u8], what: &str) -> Result<[u8; N]> {
     bytes.try_into().map_err(|_| damaged(what))
 }
 
+/// Says that entries are missing from the log.
+pub(super) fn gap(expected: u64, found: u64) -> StoreError {
+    StoreError::Corrupt(format!(
+        "the log goes on with entry {found} where entry {expected} should be"
+    ))
+}
+
 /// Reads the entries of a group.
-pub(super) fn read_entries(first_seq: u64, mut bytes: &[u8]) -> Result<Vec<Logged>> {
+pub(super) fn read_entries(first_seq: u64, last_seq: u64, sealed: &[u8]) -> Result<Vec<Logged>> {
+    let beside: [&[u8]; 2] = [&first_seq.to_le_bytes(), &last_seq.to_le_bytes()];
+    let mut bytes = unseal(sealed, &beside)
+        .ok_or_else(|| damaged(&format!("the group of entry {first_seq}")))?;
     let mut entries = vec![];
     let mut seq = first_seq;
     while !bytes.is_empty() {
@@ -69,8 +87,33 @@ pub(super) fn read_entries(first_seq: u64, mut bytes: &[u8]) -> Result<Vec<Logge
     Ok(entries)
 }
 
-/// Reads which rows a group made.
-pub(super) fn read_fresh(bytes: &[u8]) -> Result<Vec<(Hash, u64)>> {
+/// What a row of the log says besides its entries.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) last_seq: u64,
+    pub(super) stamp: Stamp,
+    /// The rows that the group made.
+    pub(super) fresh: Vec<(Hash, u64)>,
+}
+
+/// Reads what a row of the log says besides its entries.
+pub(super) fn read_group(
+    first_seq: u64,
+    last_seq: u64,
+    stamp: &[u8],
+    sealed: &[u8],
+) -> Result<Group> {
+    let beside: [&[u8]; 3] = [&first_seq.to_le_bytes(), &last_seq.to_le_bytes(), stamp];
+    let fresh = unseal(sealed, &beside)
+        .ok_or_else(|| damaged(&format!("the group of entry {first_seq}")))?;
+    Ok(Group {
+        last_seq,
+        stamp: read_stamp(stamp)?,
+        fresh: read_fresh(fresh)?,
+    })
+}
+
+fn read_fresh(bytes: &[u8]) -> Result<Vec<(Hash, u64)>> {
     if !bytes.len().is_multiple_of(24) {
         return Err(damaged("a group's list of new rows"));
     }

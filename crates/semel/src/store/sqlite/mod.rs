@@ -5,10 +5,12 @@ mod cache;
 mod filter;
 mod index;
 mod lock;
+mod marks;
 mod open;
 mod payload;
 mod reader;
 mod schema;
+mod seal;
 mod shared;
 mod writer;
 
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use rusqlite::{Connection, ErrorCode};
 use semel_core::clock::{Reading, Stamp, judge};
 use semel_core::ledger::codec::{encode_entry, encode_record};
 use semel_core::ledger::{Command, Entry, Event, Fence, StateKind};
@@ -182,6 +184,15 @@ impl SqliteStore {
         self.named(answer)
     }
 
+    async fn set_mark(&self, name: &'static str, value: Vec<u8>) -> Result<()> {
+        let mark = |answer| Item::Mark {
+            name,
+            value,
+            answer,
+        };
+        self.ask(mark).await
+    }
+
     async fn write(&self, change: Change) -> Result<Commit> {
         let payload = match change.payload {
             NewPayload::Keep => PackedPayload::Keep,
@@ -196,9 +207,10 @@ impl SqliteStore {
             key: change.key,
             expected: change.expected,
             entry: encode_entry(&change.entry),
-            next: change.next.map(|record| Next {
-                bytes: encode_record(&record),
-                record,
+            next: change.next.map(|record| {
+                let mut bytes = encode_record(&record);
+                seal::seal(&mut bytes, &[]);
+                Next { record, bytes }
             }),
             payload,
             guard: change.guard,
@@ -274,18 +286,13 @@ impl Store for SqliteStore {
 
     fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>> {
         Box::pin(async move {
-            let stored: Option<Vec<u8>> = self
-                .reader()
-                .query_row("SELECT value FROM marks WHERE name = 'sweep'", [], |row| {
-                    row.get(0)
-                })
-                .optional()
-                .map_err(|error| failed("read the sweep's mark", &error))?;
+            let stored = self.named(marks::load(&self.reader(), marks::SWEEP))?;
             if let Some(next) = next {
-                let value = body::write_stamp(&next);
-                self.ask(|answer| Item::Mark { value, answer }).await?;
+                self.set_mark(marks::SWEEP, body::write_stamp(&next).to_vec())
+                    .await?;
             }
-            stored.map(|bytes| body::read_stamp(&bytes)).transpose()
+            let stamp = stored.map(|bytes| body::read_stamp(&bytes)).transpose();
+            self.named(stamp)
         })
     }
 

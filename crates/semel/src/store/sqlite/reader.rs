@@ -11,6 +11,7 @@ use semel_core::ledger::codec::decode_record;
 use super::body::read_entries;
 use super::failed;
 use super::index::{Fold, Hash, beside};
+use super::seal::unseal;
 use crate::store::{Logged, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored};
 
 fn unreadable(id: u64, error: &dyn std::fmt::Display) -> StoreError {
@@ -19,6 +20,7 @@ fn unreadable(id: u64, error: &dyn std::fmt::Display) -> StoreError {
 
 /// Decodes a row and checks that it is what its columns say.
 fn decode(id: u64, version: i64, state: u8, bytes: &[u8]) -> Result<Stored> {
+    let bytes = unseal(bytes, &[]).ok_or_else(|| unreadable(id, &"its checksum is wrong"))?;
     let record = decode_record(bytes).map_err(|error| unreadable(id, &error))?;
     if record.version().0 != version.cast_unsigned() || record.kind().code() != state {
         return Err(unreadable(id, &"its columns differ from its content"));
@@ -111,11 +113,16 @@ pub(super) fn list(connection: &Connection, query: &Query) -> Result<Page> {
     let only_open = !query.states.is_empty() && query.states.iter().all(|state| state.is_open());
     let end = if query.oldest_first { 0 } else { i64::MAX };
     let mut cursor = query.cursor.map_or(end, |place| place.0.cast_signed());
+    let listed_below = if only_open {
+        Fold::load(connection)?.next_id.cast_signed()
+    } else {
+        0
+    };
     let mut page = Page::default();
     loop {
         let rows = match (query.oldest_first, only_open) {
             (true, _) => oldest_slice(connection, cursor),
-            (false, true) => open_slice(connection, cursor),
+            (false, true) => open_slice(connection, cursor, listed_below),
             (false, false) => newest_slice(connection, cursor),
         };
         let rows = rows.map_err(|error| failed("list records", &error))?;
@@ -171,8 +178,11 @@ fn oldest_slice(connection: &Connection, after: i64) -> rusqlite::Result<Vec<Row
 }
 
 /// Rows whose state is open: the newest are looked through, the others are listed.
-fn open_slice(connection: &Connection, before: i64) -> rusqlite::Result<Vec<Row>> {
-    let listed_below = Fold::load(connection)?.next_id.cast_signed();
+fn open_slice(
+    connection: &Connection,
+    before: i64,
+    listed_below: i64,
+) -> rusqlite::Result<Vec<Row>> {
     if before > listed_below {
         let statement = "SELECT id, version, state, record FROM operations
              WHERE id < ?1 AND id >= ?2 AND state IN (0, 1, 4, 5) ORDER BY id DESC LIMIT ?3";
@@ -194,7 +204,7 @@ pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<V
     let read = || {
         // The group that holds the wanted entry may begin before it.
         let mut statement = connection.prepare_cached(
-            "SELECT first_seq, body FROM log WHERE first_seq >=
+            "SELECT first_seq, last_seq, body FROM log WHERE first_seq >=
                 coalesce((SELECT max(first_seq) FROM log WHERE first_seq <= ?1), 0)
              ORDER BY first_seq",
         )?;
@@ -204,7 +214,8 @@ pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<V
             && let Some(row) = rows.next()?
         {
             let first = row.get::<_, i64>(0)?.cast_unsigned();
-            match read_entries(first, row.get_ref(1)?.as_blob()?) {
+            let last = row.get::<_, i64>(1)?.cast_unsigned();
+            match read_entries(first, last, row.get_ref(2)?.as_blob()?) {
                 Ok(group) => entries.extend(group.into_iter().filter(|one| one.seq > after)),
                 Err(error) => return Ok(Err(error)),
             }

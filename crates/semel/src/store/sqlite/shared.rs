@@ -6,10 +6,10 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 use semel_core::clock::Stamp;
 
-use super::body::{read_fresh, read_stamp};
+use super::body::{Group, gap, read_group};
 use super::cache::Cache;
 use super::index::{Fold, Tail};
 use super::{failed, schema};
@@ -40,7 +40,7 @@ impl Shared {
             .unchecked_transaction()
             .map_err(|error| failed("look for changes", &error))?;
         schema::check_again(&snapshot)?;
-        let fold = Fold::load(&snapshot).map_err(|error| failed("read the index", &error))?;
+        let fold = Fold::load(&snapshot)?;
         let last = last_group(&snapshot)?;
         let mut tail = self.tail.write().unwrap_or_else(poisoned);
         // Whoever came first may have seen a later state of the file, which this one must not
@@ -70,49 +70,56 @@ impl Shared {
 impl Tail {
     /// Reads which rows were made after what is known.
     pub(super) fn learn(&mut self, connection: &Connection) -> Result<()> {
-        for group in groups_after(connection, self.known_through)? {
-            for (hash, id) in read_fresh(&group.fresh)? {
-                self.add(hash, id);
+        let mut read = || {
+            let mut statement = connection.prepare_cached(
+                "SELECT first_seq, last_seq, stamp, fresh FROM log
+                 WHERE first_seq > ?1 ORDER BY first_seq",
+            )?;
+            let mut rows = statement.query([self.known_through.cast_signed()])?;
+            while let Some(row) = rows.next()? {
+                let first = row.get::<_, i64>(0)?.cast_unsigned();
+                let group = match group_of(row) {
+                    // A group that is gone would hide the rows that it made.
+                    Ok(_) if first != self.known_through + 1 => {
+                        return Ok(Err(gap(self.known_through + 1, first)));
+                    }
+                    Ok(group) => group,
+                    Err(error) => return Ok(Err(error)),
+                };
+                for (hash, id) in group.fresh {
+                    self.add(hash, id);
+                }
+                self.known_through = group.last_seq;
             }
-            self.known_through = group.last_seq;
-        }
-        Ok(())
+            Ok(Ok(()))
+        };
+        read().map_err(|error| failed("read the log", &error))?
     }
-}
-
-struct LogGroup {
-    last_seq: u64,
-    fresh: Vec<u8>,
-}
-
-/// Reads which rows were made after a number of the log.
-fn groups_after(connection: &Connection, known: u64) -> Result<Vec<LogGroup>> {
-    let read = || {
-        connection
-            .prepare_cached(
-                "SELECT last_seq, fresh FROM log WHERE first_seq > ?1 ORDER BY first_seq",
-            )?
-            .query_map([known.cast_signed()], |row| {
-                Ok(LogGroup {
-                    last_seq: row.get::<_, i64>(0)?.cast_unsigned(),
-                    fresh: row.get(1)?,
-                })
-            })?
-            .collect::<rusqlite::Result<Vec<_>>>()
-    };
-    read().map_err(|error| failed("read the log", &error))
 }
 
 /// Reads the number and the time of the last group.
 pub(super) fn last_group(connection: &Connection) -> Result<Option<(u64, Stamp)>> {
-    let last: Option<(i64, Vec<u8>)> = connection
-        .prepare_cached("SELECT last_seq, stamp FROM log ORDER BY first_seq DESC LIMIT 1")
-        .and_then(|mut statement| {
-            statement
-                .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()
-        })
-        .map_err(|error| failed("read the log", &error))?;
-    last.map(|(seq, stamp)| Ok((seq.cast_unsigned(), read_stamp(&stamp)?)))
-        .transpose()
+    let last = connection
+        .prepare_cached(
+            "SELECT first_seq, last_seq, stamp, fresh FROM log ORDER BY first_seq DESC LIMIT 1",
+        )
+        .and_then(|mut statement| statement.query_row([], |row| Ok(group_of(row))).optional())
+        .map_err(|error| failed("read the log", &error))?
+        .transpose()?;
+    Ok(last.map(|group| (group.last_seq, group.stamp)))
+}
+
+/// Reads a row of the log: its numbers, its time and its new rows.
+fn group_of(row: &Row<'_>) -> Result<Group> {
+    let read = || {
+        let (first, last): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let (stamp, fresh) = (row.get_ref(2)?.as_blob()?, row.get_ref(3)?.as_blob()?);
+        Ok(read_group(
+            first.cast_unsigned(),
+            last.cast_unsigned(),
+            stamp,
+            fresh,
+        ))
+    };
+    read().map_err(|error: rusqlite::Error| failed("read the log", &error))?
 }

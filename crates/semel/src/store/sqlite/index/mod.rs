@@ -13,7 +13,10 @@ use std::sync::{PoisonError, RwLock};
 use rusqlite::{Connection, OptionalExtension};
 use semel_core::KeyHash;
 
+use super::failed;
 use super::filter::Filter;
+use super::seal::checksum;
+use crate::store::{Result, StoreError};
 
 /// Half of a key's hash: wide enough that a collision is damage, not chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,29 +53,55 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
-        connection
-            .prepare_cached("SELECT indexed_through, batch_end, next_slot, next_id FROM fold")?
-            .query_row([], |row| {
-                Ok(Self {
-                    indexed_through: row.get::<_, i64>(0)?.cast_unsigned(),
-                    batch_end: row.get::<_, i64>(1)?.cast_unsigned(),
-                    next_slot: row.get(2)?,
-                    next_id: row.get::<_, i64>(3)?.cast_unsigned(),
+    pub(super) fn load(connection: &Connection) -> Result<Self> {
+        let load = || {
+            connection
+                .prepare_cached(
+                    "SELECT indexed_through, batch_end, next_slot, next_id, sum FROM fold",
+                )?
+                .query_row([], |row| {
+                    let fold = Self {
+                        indexed_through: row.get::<_, i64>(0)?.cast_unsigned(),
+                        batch_end: row.get::<_, i64>(1)?.cast_unsigned(),
+                        next_slot: row.get(2)?,
+                        next_id: row.get::<_, i64>(3)?.cast_unsigned(),
+                    };
+                    Ok((row.get::<_, i64>(4)? == fold.sum()).then_some(fold))
                 })
+                .optional()
+        };
+        // Rows that were thought to be in the table, and are not, would look absent.
+        load()
+            .map_err(|error| failed("read the index", &error))?
+            .flatten()
+            .ok_or_else(|| {
+                StoreError::Corrupt("how far the index is filled cannot be read".to_owned())
             })
+    }
+
+    /// The checksum that stands beside these numbers.
+    fn sum(&self) -> i64 {
+        let numbers = [
+            self.indexed_through.to_le_bytes(),
+            self.batch_end.to_le_bytes(),
+            self.next_slot.to_le_bytes(),
+            self.next_id.to_le_bytes(),
+        ];
+        i64::from(checksum(numbers.as_flattened(), &[]))
     }
 
     pub(super) fn save(&self, connection: &Connection) -> rusqlite::Result<()> {
         connection
             .prepare_cached(
-                "UPDATE fold SET indexed_through = ?1, batch_end = ?2, next_slot = ?3, next_id = ?4",
+                "UPDATE fold SET indexed_through = ?1, batch_end = ?2, next_slot = ?3, next_id = ?4,
+                    sum = ?5",
             )?
             .execute((
                 self.indexed_through.cast_signed(),
                 self.batch_end.cast_signed(),
                 self.next_slot,
                 self.next_id.cast_signed(),
+                self.sum(),
             ))
             .map(drop)
     }

@@ -20,7 +20,8 @@ pub(in crate::store::sqlite) enum Item {
         answer: oneshot::Sender<Result<()>>,
     },
     Mark {
-        value: [u8; 32],
+        name: &'static str,
+        value: Vec<u8>,
         answer: oneshot::Sender<Result<()>>,
     },
     Tidy(oneshot::Sender<Result<bool>>),

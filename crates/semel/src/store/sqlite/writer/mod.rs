@@ -21,7 +21,7 @@ use super::cache::Cache;
 use super::index::{Fold, Folder, Tail};
 use super::lock::{LOCK_WAIT_MAX, TURN, Turnstile, beside};
 use super::shared::{Shared, last_group, poisoned};
-use super::{failed, filter, open, payload, schema};
+use super::{failed, filter, marks, open, payload, schema};
 use crate::clock::Clock;
 use crate::store::group::Sink;
 use crate::store::{AbsentAsOf, Current, Result, StoreError};
@@ -56,7 +56,7 @@ impl Writer {
             // An older version that has the store open must not go on answering from memory.
             lock.mark(&mark).map_err(|error| unlocked(&error))?;
         }
-        let fold = Fold::load(&connection).map_err(|error| failed("open the index", &error))?;
+        let fold = Fold::load(&connection)?;
         let shared = Shared {
             tail: RwLock::new(Tail::new(&fold)),
             stamp: RwLock::new(None),
@@ -95,6 +95,24 @@ impl Writer {
         }
     }
 
+    /// Refuses a log that ends before what is stored: its last group is gone, and the next one
+    /// would take the numbers of rows that exist.
+    fn refuse_short_log(&self, fold: &Fold) -> Result<()> {
+        let newest: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT max(id) FROM operations")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+            .map_err(|error| failed("look for the newest record", &error))?;
+        let newest = newest.map_or(0, i64::cast_unsigned).max(fold.batch_end);
+        if newest >= self.rows.next_seq {
+            return Err(StoreError::Corrupt(format!(
+                "the log ends with entry {}, but there are records up to entry {newest}",
+                self.rows.next_seq - 1
+            )));
+        }
+        Ok(())
+    }
+
     pub(super) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
@@ -110,8 +128,7 @@ impl Writer {
             return Ok(());
         }
         schema::check_again(&self.connection)?;
-        let fold =
-            Fold::load(&self.connection).map_err(|error| failed("read the index", &error))?;
+        let fold = Fold::load(&self.connection)?;
         let mut tail = self.shared.tail.write().unwrap_or_else(poisoned);
         self.shared.cache.clear();
         if self.stale {
@@ -128,6 +145,8 @@ impl Writer {
             self.rows.next_seq = last_seq + 1;
             *self.shared.stamp.write().unwrap_or_else(poisoned) = Some(stamp);
         }
+        drop(tail);
+        self.refuse_short_log(&fold)?;
         self.data_version = version;
         self.stale = false;
         Ok(())
@@ -210,9 +229,13 @@ impl Writer {
                         .map_err(|error| failed("store a stream", &error))?;
                     rows.wrote = true;
                 }
-                Item::Mark { value, answer } => {
+                Item::Mark {
+                    name,
+                    value,
+                    answer,
+                } => {
                     answers.push(Answer::Unit(answer));
-                    save_mark(sql.connection, &value)?;
+                    marks::save(sql.connection, name, value)?;
                     rows.wrote = true;
                 }
                 Item::Find(key, answer) => {
@@ -305,14 +328,6 @@ impl Writer {
             Err(second) => Err(StoreError::Unknown(format!("{error}; then {second}"))),
         }
     }
-}
-
-fn save_mark(connection: &Connection, value: &[u8; 32]) -> Result<()> {
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO marks (name, value) VALUES ('sweep', ?1)")
-        .and_then(|mut statement| statement.execute([value]))
-        .map(drop)
-        .map_err(|error| failed("store the sweep's mark", &error))
 }
 
 /// Makes a mark unlike that of any other process, or of another store handle in this one.

@@ -311,16 +311,19 @@ impl Rows {
         Ok(())
     }
 
-    fn append_log(&self, connection: &Connection, stamp: &Stamp) -> rusqlite::Result<()> {
+    fn append_log(&mut self, connection: &Connection, stamp: &Stamp) -> rusqlite::Result<()> {
+        let (first, last) = (self.first_seq(), self.next_seq - 1);
+        let stamp = write_stamp(stamp);
+        self.body.seal(first, last, &stamp);
         connection
             .prepare_cached(
                 "INSERT INTO log (first_seq, last_seq, stamp, fresh, body)
                  VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute((
-                self.first_seq().cast_signed(),
-                (self.next_seq - 1).cast_signed(),
-                write_stamp(stamp),
+                first.cast_signed(),
+                last.cast_signed(),
+                stamp,
                 &self.body.fresh,
                 &self.body.bytes,
             ))
