@@ -190,10 +190,7 @@ impl Model {
         let mut rows: Vec<Stored> = self
             .rows
             .values()
-            .map(|(place, record)| Stored {
-                record: Arc::clone(record),
-                place: *place,
-            })
+            .map(|(place, record)| Stored::new(Arc::clone(record), *place))
             .filter(|stored| wanted(query, &stored.record))
             .collect();
         rows.sort_by_key(|stored| stored.place);

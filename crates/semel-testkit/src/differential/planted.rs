@@ -155,10 +155,10 @@ impl Planted {
         if let (Current::Stored(stored), Some(next), true) =
             (&current, &change.next, self.strikes(Bug::DropWrite))
         {
-            return Ok(Commit::Done(Current::Stored(Stored {
-                record: Arc::clone(next),
-                place: stored.place,
-            })));
+            return Ok(Commit::Done(Current::Stored(Stored::new(
+                Arc::clone(next),
+                stored.place,
+            ))));
         }
         self.spoil(&mut change).await?;
         let key = change.key;

@@ -66,10 +66,7 @@ impl Shelf {
     pub(crate) fn current(&self, place: Option<Place>) -> Current {
         match place.and_then(|place| Some((place, self.rows.get(&place)?))) {
             None => Current::Absent(AbsentAsOf(self.log.len() as u64)),
-            Some((place, row)) => Current::Stored(Stored {
-                record: Arc::clone(&row.record),
-                place,
-            }),
+            Some((place, row)) => Current::Stored(Stored::new(Arc::clone(&row.record), place)),
         }
     }
 
@@ -77,10 +74,7 @@ impl Shelf {
     pub(crate) fn load_stale(&self, key: &KeyHash) -> Current {
         let stale = self.places.get(key).and_then(|place| {
             let earlier = self.rows.get(place)?.earlier.clone()?;
-            Some(Stored {
-                record: earlier,
-                place: *place,
-            })
+            Some(Stored::new(earlier, *place))
         });
         stale.map_or_else(|| self.load(key), Current::Stored)
     }
@@ -114,7 +108,7 @@ impl Shelf {
         {
             let record = Arc::clone(record);
             return Ok((
-                Commit::Done(Current::Stored(Stored { record, place })),
+                Commit::Done(Current::Stored(Stored::new(record, place))),
                 None,
             ));
         }
@@ -247,10 +241,7 @@ impl Shelf {
         let items: Vec<Stored> = wanted
             .into_iter()
             .take(limit)
-            .map(|(place, row)| Stored {
-                record: Arc::clone(&row.record),
-                place: *place,
-            })
+            .map(|(place, row)| Stored::new(Arc::clone(&row.record), *place))
             .collect();
         let next = items.last().filter(|_| more).map(|stored| stored.place);
         Page { items, next }

@@ -305,7 +305,8 @@ impl Engine {
     pub async fn payload(&self, namespace: &Namespace, key: &Key) -> Result<Option<Vec<u8>>> {
         let subject = Subject::new(namespace, key);
         let current = self.inner.ledger.store.load(&subject.hash).await?;
-        self.inner.payload(&current).await
+        let payload = self.inner.payload(&current).await?;
+        Ok(payload.map(|bytes| bytes.to_vec()))
     }
 
     /// Lists records.
@@ -366,15 +367,23 @@ impl Inner {
     }
 
     /// Loads the payload that a record speaks of and checks it.
-    async fn payload(&self, current: &Current) -> Result<Option<Vec<u8>>> {
+    async fn payload(&self, current: &Current) -> Result<Option<Arc<[u8]>>> {
         let Current::Stored(stored) = current else {
             return Ok(None);
         };
         let Some(payload) = payload_of(&stored.record) else {
             return Ok(None);
         };
-        let bytes = self.ledger.store.payload(stored.place).await?;
-        let fits = |bytes: &Vec<u8>| semel_core::Digest::of(bytes) == payload.digest;
+        let bytes = match &stored.payload {
+            Some(bytes) => Some(Arc::clone(bytes)),
+            None => self
+                .ledger
+                .store
+                .payload(stored.place)
+                .await?
+                .map(Arc::from),
+        };
+        let fits = |bytes: &Arc<[u8]>| semel_core::Digest::of(bytes) == payload.digest;
         if bytes.as_ref().is_some_and(fits) {
             return Ok(bytes);
         }
@@ -408,7 +417,7 @@ impl Inner {
     ) -> Result<Receipt> {
         let payload = match own {
             Some(bytes) => Some(bytes),
-            None => self.payload(current).await?.map(Arc::from),
+            None => self.payload(current).await?,
         };
         let record = current.record();
         let receipt = record.and_then(|record| Receipt::of(record, replayed, payload, now));

@@ -85,10 +85,7 @@ impl State {
     fn current(&self, place: Option<Place>) -> Current {
         match place.and_then(|place| Some((place, self.rows.get(&place)?))) {
             None => Current::Absent(AbsentAsOf(self.seq())),
-            Some((place, row)) => Current::Stored(Stored {
-                record: Arc::clone(&row.record),
-                place,
-            }),
+            Some((place, row)) => Current::Stored(Stored::new(Arc::clone(&row.record), place)),
         }
     }
 
@@ -203,10 +200,7 @@ impl State {
         };
         let mut wanted = rows
             .filter(|(_, row)| query.matches(&row.record))
-            .map(|(place, row)| Stored {
-                record: Arc::clone(&row.record),
-                place: *place,
-            });
+            .map(|(place, row)| Stored::new(Arc::clone(&row.record), *place));
         let items: Vec<Stored> = wanted.by_ref().take(limit).collect();
         let next = wanted
             .next()

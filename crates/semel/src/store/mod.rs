@@ -96,6 +96,20 @@ pub struct Stored {
     pub record: Arc<Record>,
     /// Where it lies in its store.
     pub place: Place,
+    /// The payload of its outcome, where the store had it at hand when it read the record.
+    pub payload: Option<Arc<[u8]>>,
+}
+
+impl Stored {
+    /// Makes what is stored at a place, without its payload.
+    #[must_use]
+    pub const fn new(record: Arc<Record>, place: Place) -> Self {
+        Self {
+            record,
+            place,
+            payload: None,
+        }
+    }
 }
 
 /// Where a record lies in its store: the number of its first log entry.

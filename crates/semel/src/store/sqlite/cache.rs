@@ -1,28 +1,37 @@
-//! Settled records that were read lately, and when they may answer.
+//! Settled records that were stored or read lately, and when they may answer.
 //!
 //! A settled record may answer from memory only while nothing can have changed it. Changes of this
 //! process remove it here before they are committed. Changes of other processes are told by the
 //! *mark* in the turn file: whoever is about to commit, and was not the last one to do so, first
 //! writes its own mark there. While the mark is ours, nobody else has committed since we looked.
+//!
+//! Records are kept as they are stored, with their payloads: decoding one costs less than a read,
+//! and twice as many fit. Retries come soon, so the oldest goes first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use semel_core::KeyHash;
+use semel_core::ledger::StateKind;
 
-use crate::store::{Place, Stored};
+use super::index::Hash;
+use super::{payload, reader};
+use crate::store::{Place, Result as StoreResult, Stored};
 
-/// Records in each of the two generations.
-const RECORDS_MAX: usize = 16_384;
+/// The most memory that the records of one store take.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes of payloads in each of the two generations.
-const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Parts that are locked apart, so that callers seldom wait for each other.
+const SHARDS: usize = 32;
 
-/// The largest payload that is kept: a few large ones must not push all others out.
-const PAYLOAD_MAX: usize = 16 * 1024;
+/// What a record takes besides its bytes: its place in a map that is half empty, and in the order.
+const OVERHEAD: usize = 128;
+
+/// The largest packed payload that is kept: a few large ones must not push all others out.
+pub(super) const PAYLOAD_MAX: u16 = 16 * 1024;
 
 /// The settled records of one store.
 #[derive(Debug)]
@@ -30,25 +39,60 @@ pub(super) struct Cache {
     turn: File,
     /// This process's mark, unlike any other's.
     mark: [u8; 16],
-    inner: Mutex<Inner>,
+    shards: Vec<Mutex<Shard>>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct Shard {
     /// Grows with every change of a settled record: what was read before must not be kept after.
     age: u64,
-    young: Generation,
-    old: Generation,
+    kept: HashMap<Hash, Kept>,
+    /// The oldest first; what was forgotten stays until its turn comes.
+    order: VecDeque<Hash>,
+    bytes: usize,
 }
 
-#[derive(Debug, Default)]
-struct Generation {
-    records: HashMap<KeyHash, Stored>,
-    payloads: HashMap<Place, Arc<[u8]>>,
-    payload_bytes: usize,
+/// A settled record as it is stored: its bytes, then those of its payload, if it is at hand.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    place: Place,
+    bytes: Arc<[u8]>,
+    record_length: usize,
 }
 
-/// Permission to keep what is read from now on.
+impl Kept {
+    /// Takes a settled record; `None` when its payload is too large.
+    pub(super) fn new(place: Place, sealed: &[u8], packed: Option<&[u8]>) -> Option<Self> {
+        let packed = packed.unwrap_or_default();
+        (packed.len() <= usize::from(PAYLOAD_MAX)).then(|| Self {
+            place,
+            bytes: [sealed, packed].concat().into(),
+            record_length: sealed.len(),
+        })
+    }
+
+    fn stored(&self) -> StoreResult<Stored> {
+        let (sealed, packed) = self.bytes.split_at(self.record_length);
+        let record = reader::unsealed_record(self.place.0, sealed)?;
+        let payload = if packed.is_empty() {
+            None
+        } else {
+            payload::unpack(packed)?.map(Arc::from)
+        };
+        Ok(Stored {
+            record: Arc::new(record),
+            place: self.place,
+            payload,
+        })
+    }
+}
+
+/// Says whether records in this state may be kept.
+pub(super) const fn keeps(state: StateKind) -> bool {
+    matches!(state, StateKind::Succeeded | StateKind::Failed)
+}
+
+/// Permission to keep what is stored or read from now on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Age(u64);
 
@@ -57,12 +101,17 @@ impl Cache {
         Ok(Self {
             turn: File::open(turn)?,
             mark,
-            inner: Mutex::default(),
+            shards: std::iter::repeat_with(Mutex::default)
+                .take(SHARDS)
+                .collect(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shard(&self, hash: Hash) -> MutexGuard<'_, Shard> {
+        let number = usize::try_from(hash.0 % SHARDS as u128).unwrap_or(0);
+        self.shards[number]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says whether nobody else has committed since this process last looked.
@@ -76,47 +125,28 @@ impl Cache {
         if !self.is_current() {
             return Err(None);
         }
-        let mut inner = self.lock();
-        if let Some(stored) = inner.young.records.get(key) {
-            return Ok(stored.clone());
-        }
-        match inner.old.records.remove(key) {
-            Some(stored) => {
-                inner.keep(*key, stored.clone());
-                Ok(stored)
-            }
-            None => Err(Some(Age(inner.age))),
-        }
-    }
-
-    pub(super) fn keep(&self, age: Age, key: KeyHash, stored: &Stored) {
-        let mut inner = self.lock();
-        if inner.age == age.0 {
-            inner.keep(key, stored.clone());
+        let shard = self.shard(Hash::of(key));
+        let age = Some(Age(shard.age));
+        let kept = shard.kept.get(&Hash::of(key)).cloned();
+        drop(shard);
+        // Half of the hash is what it was found by; the record has the key itself. What memory
+        // has spoiled is read again.
+        match kept.map(|kept| kept.stored()) {
+            Some(Ok(stored)) if stored.record.key_hash() == *key => Ok(stored),
+            Some(_) | None => Err(age),
         }
     }
 
-    /// Returns the payload at a place, if it may answer.
-    pub(super) fn payload(&self, place: Place) -> Result<Arc<[u8]>, Option<Age>> {
-        if !self.is_current() {
-            return Err(None);
-        }
-        let inner = self.lock();
-        let found = inner
-            .young
-            .payloads
-            .get(&place)
-            .or_else(|| inner.old.payloads.get(&place));
-        found.cloned().ok_or(Some(Age(inner.age)))
+    /// Returns permission to keep what is committed from now on.
+    pub(super) fn age(&self, key: &KeyHash) -> Age {
+        Age(self.shard(Hash::of(key)).age)
     }
 
-    pub(super) fn keep_payload(&self, age: Age, place: Place, payload: &[u8]) {
-        if payload.len() > PAYLOAD_MAX {
-            return;
-        }
-        let mut inner = self.lock();
-        if inner.age == age.0 {
-            inner.keep_payload(place, payload.into());
+    /// Keeps a record, unless it may have changed since the permission was given.
+    pub(super) fn keep(&self, age: Age, key: &KeyHash, kept: Kept) {
+        let mut shard = self.shard(Hash::of(key));
+        if shard.age == age.0 {
+            shard.keep(Hash::of(key), kept);
         }
     }
 
@@ -126,62 +156,65 @@ impl Cache {
     }
 
     /// Forgets a record that is about to change, or has just changed.
-    pub(super) fn forget(&self, key: &KeyHash, place: Place) {
-        let mut inner = self.lock();
-        inner.age += 1;
-        let Inner { young, old, .. } = &mut *inner;
-        for generation in [young, old] {
-            generation.records.remove(key);
-            generation.payloads.remove(&place);
-        }
+    pub(super) fn forget(&self, key: &KeyHash) {
+        let mut shard = self.shard(Hash::of(key));
+        shard.age += 1;
+        shard.remove(Hash::of(key));
     }
 
     /// Forgets everything: somebody else may have changed it.
     pub(super) fn clear(&self) {
-        let mut inner = self.lock();
-        let age = inner.age + 1;
-        *inner = Inner {
-            age,
-            ..Inner::default()
-        };
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            *shard = Shard {
+                age: shard.age + 1,
+                ..Shard::default()
+            };
+        }
     }
 }
 
-impl Inner {
-    fn keep(&mut self, key: KeyHash, stored: Stored) {
-        self.young.records.insert(key, stored);
-        self.age_out();
+impl Shard {
+    fn keep(&mut self, hash: Hash, kept: Kept) {
+        self.remove(hash);
+        self.bytes += kept.bytes.len() + OVERHEAD;
+        self.kept.insert(hash, kept);
+        self.order.push_back(hash);
+        while self.bytes > BYTES_MAX / SHARDS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.remove(oldest);
+            self.bytes = self.bytes.saturating_sub(OVERHEAD);
+        }
     }
 
-    fn keep_payload(&mut self, place: Place, payload: Arc<[u8]>) {
-        self.young.payload_bytes += payload.len();
-        self.young.payloads.insert(place, payload);
-        self.age_out();
-    }
-
-    /// Lets the older half go when the younger one is full.
-    fn age_out(&mut self) {
-        let full = self.young.records.len() >= RECORDS_MAX
-            || self.young.payload_bytes >= PAYLOAD_BYTES_MAX;
-        if full {
-            self.old = std::mem::take(&mut self.young);
+    /// Takes a record out; its place in the order is freed when its turn comes.
+    fn remove(&mut self, hash: Hash) {
+        if let Some(kept) = self.kept.remove(&hash) {
+            self.bytes = self.bytes.saturating_sub(kept.bytes.len());
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use semel_core::ledger::codec::encode_record;
     use semel_core::ledger::{Fence, Record, Stub, Version};
     use semel_core::{Digest, Timestamp};
 
     use super::*;
     use crate::store::sqlite::lock::{TURN, Turnstile, beside};
+    use crate::store::sqlite::seal::seal;
 
-    fn key(n: u8) -> KeyHash {
-        KeyHash(Digest([n; 32]))
+    fn key(n: u64) -> KeyHash {
+        let mut hash = [0; 32];
+        // Both halves of what it is found by differ.
+        hash[..8].copy_from_slice(&n.to_le_bytes());
+        hash[8..16].copy_from_slice(&n.to_be_bytes());
+        KeyHash(Digest(hash))
     }
 
-    fn stored(n: u8) -> Stored {
+    fn kept(n: u64, payload: usize) -> Option<Kept> {
         let (fence, version, since) = (Fence(1), Version(1), Timestamp(0));
         let record = Record::Stub(Stub {
             key_hash: key(n),
@@ -189,10 +222,9 @@ mod tests {
             version,
             since,
         });
-        Stored {
-            record: Arc::new(record),
-            place: Place(u64::from(n)),
-        }
+        let mut bytes = encode_record(&record);
+        seal(&mut bytes, &[]);
+        Kept::new(Place(n), &bytes, Some(&vec![0; payload]))
     }
 
     fn cache(directory: &tempfile::TempDir, mark: u8) -> (Cache, Turnstile) {
@@ -204,11 +236,8 @@ mod tests {
         )
     }
 
-    fn age(cache: &Cache, n: u8) -> Age {
-        cache
-            .record(&key(n))
-            .expect_err("it is not kept yet")
-            .expect("nobody else commits")
+    fn keep(cache: &Cache, age: Age, n: u64) {
+        cache.keep(age, &key(n), kept(n, 4).expect("it is small"));
     }
 
     #[test]
@@ -220,13 +249,13 @@ mod tests {
             "nobody has left a mark yet"
         );
         lock.mark(ours.mark()).expect("the mark is written");
-        ours.keep(age(&ours, 1), key(1), &stored(1));
-        assert!(ours.record(&key(1)).is_ok());
+        keep(&ours, ours.age(&key(1)), 1);
+        let stored = ours.record(&key(1)).expect("it is kept");
+        assert_eq!(stored.payload.as_deref(), Some([0; 3].as_slice()));
 
         let (theirs, lock) = cache(&directory, 2);
         assert!(!lock.mark(theirs.mark()).expect("the mark is written"));
         assert!(matches!(ours.record(&key(1)), Err(None)));
-        assert!(ours.payload(Place(1)).is_err());
     }
 
     #[test]
@@ -234,43 +263,57 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory is made");
         let (cache, lock) = cache(&directory, 1);
         lock.mark(cache.mark()).expect("the mark is written");
-        let before = age(&cache, 1);
-        cache.forget(&key(1), Place(1));
-        cache.keep(before, key(1), &stored(1));
-        cache.keep_payload(before, Place(1), b"old");
-        assert!(cache.record(&key(1)).is_err() && cache.payload(Place(1)).is_err());
+        for change in [(|cache| cache.forget(&key(1))) as fn(&Cache), |cache| {
+            cache.clear()
+        }] {
+            let before = cache.age(&key(1));
+            change(&cache);
+            keep(&cache, before, 1);
+            assert!(cache.record(&key(1)).is_err());
 
-        cache.keep(age(&cache, 1), key(1), &stored(1));
-        assert!(cache.record(&key(1)).is_ok());
-        cache.forget(&key(1), Place(1));
-        assert!(cache.record(&key(1)).is_err());
+            keep(&cache, cache.age(&key(1)), 1);
+            assert!(cache.record(&key(1)).is_ok());
+            change(&cache);
+            assert!(cache.record(&key(1)).is_err());
+        }
     }
 
     #[test]
-    fn memory_stays_bounded_and_keeps_what_is_used() {
+    fn another_key_with_the_same_half_of_its_hash_is_not_answered_for() {
         let directory = tempfile::tempdir().expect("a directory is made");
         let (cache, lock) = cache(&directory, 1);
         lock.mark(cache.mark()).expect("the mark is written");
-        let now = age(&cache, 255);
-        cache.keep(now, key(255), &stored(255));
-        for n in 0..u64::try_from(RECORDS_MAX).expect("it is small") * 3 {
-            let mut hash = [0; 32];
-            hash[..8].copy_from_slice(&n.to_le_bytes());
-            cache.keep(now, KeyHash(Digest(hash)), &stored(1));
-            assert!(n % 1_000 != 0 || cache.record(&key(255)).is_ok());
+        keep(&cache, cache.age(&key(1)), 1);
+        let mut other = key(1);
+        other.0.0[31] = 1;
+        assert!(cache.record(&key(1)).is_ok() && cache.record(&other).is_err());
+    }
+
+    #[test]
+    fn memory_stays_bounded_and_keeps_the_newest() {
+        let directory = tempfile::tempdir().expect("a directory is made");
+        let (cache, lock) = cache(&directory, 1);
+        lock.mark(cache.mark()).expect("the mark is written");
+        let count = 40_000;
+        for n in 0..count {
+            let kept = kept(n, 4_000).expect("it is small enough");
+            cache.keep(cache.age(&key(n)), &key(n), kept);
+            // One that comes and goes leaves nothing behind.
+            keep(&cache, cache.age(&key(u64::MAX)), u64::MAX);
+            cache.forget(&key(u64::MAX));
         }
-        let inner = cache.lock();
-        assert!(inner.young.records.len() + inner.old.records.len() <= 2 * RECORDS_MAX);
+        assert!(cache.record(&key(count - 1)).is_ok() && cache.record(&key(0)).is_err());
+        for shard in &cache.shards {
+            let shard = shard.lock().expect("nobody panicked");
+            let bytes: usize = shard.kept.values().map(|kept| kept.bytes.len()).sum();
+            assert_eq!(bytes + shard.order.len() * OVERHEAD, shard.bytes);
+            assert!(shard.bytes <= BYTES_MAX / SHARDS);
+        }
     }
 
     #[test]
     fn large_payloads_are_not_kept() {
-        let directory = tempfile::tempdir().expect("a directory is made");
-        let (cache, lock) = cache(&directory, 1);
-        lock.mark(cache.mark()).expect("the mark is written");
-        let now = age(&cache, 1);
-        cache.keep_payload(now, Place(1), &vec![0; PAYLOAD_MAX + 1]);
-        cache.keep_payload(now, Place(2), &vec![0; PAYLOAD_MAX]);
-        assert!(cache.payload(Place(1)).is_err() && cache.payload(Place(2)).is_ok());
+        let most = usize::from(PAYLOAD_MAX);
+        assert!(kept(1, most).is_some() && kept(1, most + 1).is_none());
     }
 }

@@ -2,6 +2,7 @@
 
 mod body;
 mod cache;
+mod checkpoint;
 mod filter;
 mod index;
 mod lock;
@@ -21,11 +22,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, ErrorCode};
 use semel_core::clock::{Reading, Stamp, judge};
 use semel_core::ledger::codec::{encode_entry, encode_record};
-use semel_core::ledger::{Command, Entry, Event, Fence, StateKind};
+use semel_core::ledger::{Command, Entry, Event, Fence};
 use semel_core::{KeyHash, Timestamp};
 use tokio::sync::oneshot;
 
 use self::index::Hash;
+use self::reader::Found;
 use self::shared::{Shared, poisoned};
 use self::writer::{Item, Next, PackedPayload, Prepared, Writer};
 use super::group::{Direct, Group, Refused};
@@ -123,16 +125,21 @@ impl SqliteStore {
             return Ok(Current::Absent(as_of));
         }
         let reader = self.reader();
-        let found = self.find_with(&reader, key)?;
-        if let (Some(age), Current::Stored(stored)) = (age, &found)
-            && matches!(
-                stored.record.kind(),
-                StateKind::Succeeded | StateKind::Failed
-            )
-        {
-            self.shared.cache.keep(age, *key, stored);
+        if age.is_none() {
+            self.shared.look(&reader)?;
         }
-        Ok(found)
+        // The tail is looked at before the file: what is in neither was absent as of then.
+        let (in_tail, as_of) = {
+            let tail = self.shared.tail.read().unwrap_or_else(poisoned);
+            (tail.get(Hash::of(key)), AbsentAsOf(tail.known_through))
+        };
+        let Some(Found { stored, kept }) = reader::find(&reader, key, in_tail)? else {
+            return Ok(Current::Absent(as_of));
+        };
+        if let (Some(age), Some(kept)) = (age, kept) {
+            self.shared.cache.keep(age, key, kept);
+        }
+        Ok(Current::Stored(stored))
     }
 
     /// Proves from memory that nothing is stored under a key, where that is possible; only while
@@ -142,29 +149,6 @@ impl SqliteStore {
         let tail = self.shared.tail.read().unwrap_or_else(poisoned);
         let absent = tail.get(hash).is_none() && !tail.may_be_indexed(hash);
         absent.then_some(AbsentAsOf(tail.known_through))
-    }
-
-    fn find_with(&self, reader: &Connection, key: &KeyHash) -> Result<Current> {
-        self.shared.look(reader)?;
-        // The tail is looked at before the file: what is in neither was absent as of then.
-        let (in_tail, as_of) = {
-            let tail = self.shared.tail.read().unwrap_or_else(poisoned);
-            (tail.get(Hash::of(key)), AbsentAsOf(tail.known_through))
-        };
-        let found = reader::find(reader, key, in_tail)?;
-        Ok(found.map_or(Current::Absent(as_of), Current::Stored))
-    }
-
-    fn find_payload(&self, place: Place) -> Result<Option<Vec<u8>>> {
-        let age = match self.shared.cache.payload(place) {
-            Ok(bytes) => return Ok(Some(bytes.to_vec())),
-            Err(age) => age,
-        };
-        let found = payload::load(&self.reader(), place.0)?;
-        if let (Some(age), Some(bytes)) = (age, &found) {
-            self.shared.cache.keep_payload(age, place, bytes);
-        }
-        Ok(found)
     }
 
     /// Hands an item to the writer and waits for the answer.
@@ -203,8 +187,9 @@ impl SqliteStore {
             NewPayload::Stream(fence) => PackedPayload::Stream(fence),
             NewPayload::Erase => PackedPayload::Erase,
         };
+        let key = change.key;
         let prepared = Box::new(Prepared {
-            key: change.key,
+            key,
             expected: change.expected,
             entry: encode_entry(&change.entry),
             next: change.next.map(|record| {
@@ -216,7 +201,14 @@ impl SqliteStore {
             guard: change.guard,
             changes_settled: changes_settled(&change.entry),
         });
-        let (commit, _spent) = self.ask(|sender| Item::Change(prepared, sender)).await?;
+        let age = prepared.is_settled().then(|| self.shared.cache.age(&key));
+        let (commit, spent) = self.ask(|sender| Item::Change(prepared, sender)).await?;
+        if let (Some(age), Commit::Done(Current::Stored(stored))) = (age, &commit)
+            && let Some(kept) = spent.kept(stored.place)
+        {
+            // Whoever did not hear of it asks again soon.
+            self.shared.cache.keep(age, &key, kept);
+        }
         Ok(commit)
     }
 }
@@ -252,7 +244,7 @@ impl Store for SqliteStore {
     }
 
     fn payload(&self, place: Place) -> Pending<'_, Result<Option<Vec<u8>>>> {
-        Box::pin(async move { self.named(self.find_payload(place)) })
+        Box::pin(async move { self.named(payload::load(&self.reader(), place.0)) })
     }
 
     fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Pending<'_, Result<()>> {

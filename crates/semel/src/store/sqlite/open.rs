@@ -20,15 +20,18 @@ const SQLITE_MIN: c_int = 3_051_003;
 /// queue elsewhere; but opening, recovery and checkpoints take them too.
 const BUSY_WAIT: Duration = Duration::from_secs(10);
 
-/// The pages after which the write-ahead log is written back. Measured: more does not make groups
-/// faster, and a short log is overwritten in place, which syncs faster than one that grows.
-const CHECKPOINT_PAGES: i64 = 2_000;
+/// The pages after which the writer itself writes the log back. Most are in the file by then (see
+/// `checkpoint.rs`). Measured: more does not make groups faster, and a short log is overwritten in
+/// place, which syncs faster than one that grows.
+const CHECKPOINT_PAGES: i64 = 3_000;
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Write,
     Read,
+    /// Writing the log back, and nothing else.
+    WriteBack,
 }
 
 impl Role {
@@ -38,6 +41,7 @@ impl Role {
         match self {
             Self::Write => 8 * 1024,
             Self::Read => 32 * 1024,
+            Self::WriteBack => 256,
         }
     }
 }

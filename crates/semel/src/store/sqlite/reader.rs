@@ -2,33 +2,86 @@
 
 use std::sync::Arc;
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 use semel_core::KeyHash;
-use semel_core::ledger::StateKind;
 use semel_core::ledger::codec::decode_record;
+use semel_core::ledger::{Record, StateKind};
 
 use super::body::read_entries;
-use super::failed;
+use super::cache::{Kept, PAYLOAD_MAX, keeps};
 use super::index::{Fold, Hash, beside};
 use super::seal::unseal;
+use super::{failed, payload};
 use crate::store::{Logged, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored};
 
 fn unreadable(id: u64, error: &dyn std::fmt::Display) -> StoreError {
     StoreError::Corrupt(format!("record {id} cannot be read: {error}"))
 }
 
+/// Reads a record from its sealed bytes.
+pub(super) fn unsealed_record(id: u64, sealed: &[u8]) -> Result<Record> {
+    let bytes = unseal(sealed, &[]).ok_or_else(|| unreadable(id, &"its checksum is wrong"))?;
+    decode_record(bytes).map_err(|error| unreadable(id, &error))
+}
+
 /// Decodes a row and checks that it is what its columns say.
-fn decode(id: u64, version: i64, state: u8, bytes: &[u8]) -> Result<Stored> {
-    let bytes = unseal(bytes, &[]).ok_or_else(|| unreadable(id, &"its checksum is wrong"))?;
-    let record = decode_record(bytes).map_err(|error| unreadable(id, &error))?;
+fn decode(id: u64, version: i64, state: u8, sealed: &[u8]) -> Result<Stored> {
+    let record = unsealed_record(id, sealed)?;
     if record.version().0 != version.cast_unsigned() || record.kind().code() != state {
         return Err(unreadable(id, &"its columns differ from its content"));
     }
-    Ok(Stored {
-        record: Arc::new(record),
-        place: Place(id),
-    })
+    Ok(Stored::new(Arc::new(record), Place(id)))
+}
+
+/// A record that was found, and how it may be kept in memory.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) stored: Stored,
+    pub(super) kept: Option<Kept>,
+}
+
+/// Finds a row by its id. A settled one brings its payload along, unless it is large.
+const BY_ID: &str = "SELECT operations.id, version, state, record,
+        CASE WHEN payload_length <= ?2 THEN substr(body, payload_offset + 1, payload_length) END
+     FROM operations LEFT JOIN payloads ON payloads.id = payload_row AND state IN (2, 3)
+     WHERE operations.id = ?1";
+
+/// Finds a row by its slot, likewise; without a record when the row is gone.
+const BY_SLOT: &str = "SELECT slots.id, version, state, record,
+        CASE WHEN payload_length <= ?2 THEN substr(body, payload_offset + 1, payload_length) END
+     FROM slots LEFT JOIN operations ON operations.id = slots.id
+        LEFT JOIN payloads ON payloads.id = payload_row AND state IN (2, 3)
+     WHERE slot = ?1";
+
+/// Finds a row by one of the statements above.
+fn look_up(connection: &Connection, statement: &str, by: i64) -> Result<Option<Found>> {
+    let load = || {
+        connection
+            .prepare_cached(statement)?
+            .query_row((by, PAYLOAD_MAX), found)
+            .optional()
+    };
+    load()
+        .map_err(|error| failed("look a record up", &error))?
+        .transpose()
+}
+
+fn found(row: &Row<'_>) -> rusqlite::Result<Result<Found>> {
+    let id = row.get::<_, i64>(0)?.cast_unsigned();
+    let Some(sealed) = row.get_ref(3)?.as_blob_or_null()? else {
+        return Ok(Err(unreadable(id, &"its row is gone")));
+    };
+    let packed = row.get_ref(4)?.as_blob_or_null()?;
+    let (version, state) = (row.get(1)?, row.get(2)?);
+    Ok(decode(id, version, state, sealed).and_then(|mut stored| {
+        if let Some(packed) = packed {
+            stored.payload = payload::unpack(packed)?.map(Arc::from);
+        }
+        let kept = keeps(stored.record.kind())
+            .then(|| Kept::new(stored.place, sealed, packed))
+            .flatten();
+        Ok(Found { stored, kept })
+    }))
 }
 
 /// Loads a row; `None` when there is none.
@@ -56,54 +109,35 @@ pub(super) fn find(
     connection: &Connection,
     key: &KeyHash,
     in_tail: Option<u64>,
-) -> Result<Option<Stored>> {
+) -> Result<Option<Found>> {
     let Some(id) = in_tail else {
         return find_indexed(connection, key);
     };
-    let stored = row(connection, id)?.ok_or_else(|| unreadable(id, &"its row is gone"))?;
-    if stored.record.key_hash() == *key {
-        Ok(Some(stored))
+    let found = look_up(connection, BY_ID, id.cast_signed())?
+        .ok_or_else(|| unreadable(id, &"its row is gone"))?;
+    if found.stored.record.key_hash() == *key {
+        Ok(Some(found))
     } else {
         Err(unreadable(id, &"it belongs to another key"))
     }
 }
 
 /// Loads the row of a key by the narrow table.
-pub(super) fn find_indexed(connection: &Connection, key: &KeyHash) -> Result<Option<Stored>> {
+fn find_indexed(connection: &Connection, key: &KeyHash) -> Result<Option<Found>> {
     let hash = Hash::of(key);
-    let load = || {
-        connection
-            .prepare_cached(
-                "SELECT slots.id, version, state, record
-                 FROM slots LEFT JOIN operations ON operations.id = slots.id WHERE slot = ?1",
-            )?
-            .query_row([hash.slot()], |row| {
-                let id = row.get::<_, i64>(0)?.cast_unsigned();
-                Ok(match row.get_ref(3)? {
-                    ValueRef::Blob(bytes) => decode(id, row.get(1)?, row.get(2)?, bytes),
-                    ValueRef::Null
-                    | ValueRef::Integer(_)
-                    | ValueRef::Real(_)
-                    | ValueRef::Text(_) => Err(unreadable(id, &"its row is gone")),
-                })
-            })
-            .optional()
+    let Some(found) = look_up(connection, BY_SLOT, hash.slot())? else {
+        return Ok(None);
     };
-    let found = load()
-        .map_err(|error| failed("look a key up", &error))?
-        .transpose()?;
-    match found {
-        None => Ok(None),
-        Some(stored) if stored.record.key_hash() == *key => Ok(Some(stored)),
+    let owner = found.stored.record.key_hash();
+    if owner == *key {
+        Ok(Some(found))
+    } else if Hash::of(&owner).slot() == hash.slot() {
         // Two keys may share a slot, but then both belong there.
-        Some(stored) if Hash::of(&stored.record.key_hash()).slot() != hash.slot() => {
-            Err(unreadable(stored.place.0, &"it belongs to another key"))
-        }
-        Some(_) => {
-            let other =
-                beside(connection, hash).map_err(|error| failed("look a key up", &error))?;
-            other.map_or(Ok(None), |id| find(connection, key, Some(id)))
-        }
+        let other = beside(connection, hash).map_err(|error| failed("look a key up", &error))?;
+        other.map_or(Ok(None), |id| find(connection, key, Some(id)))
+    } else {
+        let place = found.stored.place.0;
+        Err(unreadable(place, &"it belongs to another key"))
     }
 }
 
@@ -147,7 +181,7 @@ pub(super) fn list(connection: &Connection, query: &Query) -> Result<Page> {
     }
 }
 
-type Row = (i64, i64, u8, Vec<u8>);
+type ListedRow = (i64, i64, u8, Vec<u8>);
 
 /// Rows that are read at once while listing.
 const SLICE: i64 = 256;
@@ -156,7 +190,7 @@ fn slice(
     connection: &Connection,
     statement: &str,
     bounds: impl rusqlite::Params,
-) -> rusqlite::Result<Vec<Row>> {
+) -> rusqlite::Result<Vec<ListedRow>> {
     connection
         .prepare_cached(statement)?
         .query_map(bounds, |row| {
@@ -165,13 +199,13 @@ fn slice(
         .collect()
 }
 
-fn newest_slice(connection: &Connection, before: i64) -> rusqlite::Result<Vec<Row>> {
+fn newest_slice(connection: &Connection, before: i64) -> rusqlite::Result<Vec<ListedRow>> {
     let statement = "SELECT id, version, state, record FROM operations
          WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
     slice(connection, statement, (before, SLICE))
 }
 
-fn oldest_slice(connection: &Connection, after: i64) -> rusqlite::Result<Vec<Row>> {
+fn oldest_slice(connection: &Connection, after: i64) -> rusqlite::Result<Vec<ListedRow>> {
     let statement = "SELECT id, version, state, record FROM operations
          WHERE id > ?1 ORDER BY id LIMIT ?2";
     slice(connection, statement, (after, SLICE))
@@ -182,7 +216,7 @@ fn open_slice(
     connection: &Connection,
     before: i64,
     listed_below: i64,
-) -> rusqlite::Result<Vec<Row>> {
+) -> rusqlite::Result<Vec<ListedRow>> {
     if before > listed_below {
         let statement = "SELECT id, version, state, record FROM operations
              WHERE id < ?1 AND id >= ?2 AND state IN (0, 1, 4, 5) ORDER BY id DESC LIMIT ?3";

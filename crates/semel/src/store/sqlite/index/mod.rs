@@ -196,15 +196,45 @@ pub(super) struct Tail {
     pub(super) filter: Option<Filter>,
 }
 
-/// The fewest rows worth a batch; also what a process reads at most when it opens a small store.
-const BATCH_MIN: u64 = 1_024;
+/// How many rows gather before they are put into the table, and for how many log entries one: the
+/// larger the table, the more rows must gather for a batch to share its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gathering {
+    /// The fewest rows worth a batch; also what a process reads at most when it opens a small store.
+    min: u64,
+    /// One row of a batch for every this many log entries.
+    entries_per_row: u64,
+}
+
+impl Gathering {
+    /// While groups are small, short-lived processes may be at work: each reads, when it opens the
+    /// store, every row that is not in the table.
+    const CALM: Self = Self {
+        min: 1_024,
+        entries_per_row: 64,
+    };
+
+    /// While groups are large the rate is what counts.
+    const BUSY: Self = Self {
+        min: 16_384,
+        entries_per_row: 16,
+    };
+
+    /// The changes that make a group large: one process at a time does not come near.
+    const BUSY_GROUP: u64 = 16;
+
+    /// Chooses by how many changes the present group has.
+    pub(super) const fn of_group(changes: u64) -> Self {
+        if changes >= Self::BUSY_GROUP {
+            Self::BUSY
+        } else {
+            Self::CALM
+        }
+    }
+}
 
 /// The most rows that gather before a batch: each costs memory in every process.
 const BATCH_MAX: u64 = 262_144;
-
-/// One row of a batch for every this many log entries: the larger the table, the more rows must
-/// gather for a batch to share its pages.
-const ENTRIES_PER_BATCH_ROW: u64 = 64;
 
 impl Tail {
     pub(super) fn new(fold: &Fold) -> Self {
@@ -273,8 +303,9 @@ impl Tail {
     }
 
     /// Says whether enough rows have gathered for a batch, or one is under way.
-    pub(super) fn wants_folding(&self) -> bool {
-        let wanted = (self.known_through / ENTRIES_PER_BATCH_ROW).clamp(BATCH_MIN, BATCH_MAX);
+    pub(super) fn wants_folding(&self, gathering: Gathering) -> bool {
+        let wanted = self.known_through / gathering.entries_per_row;
+        let wanted = wanted.clamp(gathering.min, BATCH_MAX);
         self.batch_end > self.indexed_through || self.fresh.len() as u64 >= wanted
     }
 

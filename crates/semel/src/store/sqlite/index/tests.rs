@@ -319,7 +319,10 @@ fn the_tail_finds_rows_before_while_and_after_they_are_put_in() {
     for id in 1..=11 {
         assert_eq!(tail.get(hash(0, id)), Some(id));
     }
-    assert!(tail.wants_folding(), "a batch that was begun is finished");
+    assert!(
+        tail.wants_folding(Gathering::CALM),
+        "a batch that was begun is finished"
+    );
     let ended = Fold {
         indexed_through: 10,
         ..begun
@@ -333,7 +336,7 @@ fn the_tail_finds_rows_before_while_and_after_they_are_put_in() {
     // A key that was dropped and begun again is found by its new row.
     tail.add(hash(0, 11), 15);
     assert_eq!(tail.get(hash(0, 11)), Some(15));
-    assert!(!tail.is_empty() && !tail.wants_folding());
+    assert!(!tail.is_empty() && !tail.wants_folding(Gathering::CALM));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use semel_core::KeyHash;
 use semel_core::ledger::{Fence, Record};
 use tokio::sync::oneshot;
 
+use super::super::cache::{Kept, keeps};
 use super::super::shared::{Shared, poisoned};
 use crate::store::{Commit, Current, Expected, Guard, Place, Result, StoreError};
 
@@ -44,6 +45,27 @@ pub(in crate::store::sqlite) struct Prepared {
     pub(in crate::store::sqlite) guard: Option<Guard>,
     /// Whether the record may be kept in memory as it was.
     pub(in crate::store::sqlite) changes_settled: bool,
+}
+
+impl Prepared {
+    /// Says whether the record is settled from now on.
+    pub(in crate::store::sqlite) fn is_settled(&self) -> bool {
+        let next = self.next.as_ref();
+        next.is_some_and(|next| keeps(next.record.kind()))
+    }
+
+    /// Returns how the record may be kept in memory, where its whole answer is at hand.
+    pub(in crate::store::sqlite) fn kept(&self, place: Place) -> Option<Kept> {
+        let next = self.next.as_ref()?;
+        let settled = next.record.operation()?.settled()?;
+        match &self.payload {
+            PackedPayload::Bytes { packed, .. } => Kept::new(place, &next.bytes, Some(packed)),
+            PackedPayload::Keep if settled.outcome.payload.is_none() => {
+                Kept::new(place, &next.bytes, None)
+            }
+            PackedPayload::Keep | PackedPayload::Stream(_) | PackedPayload::Erase => None,
+        }
+    }
 }
 
 #[derive(Debug)]

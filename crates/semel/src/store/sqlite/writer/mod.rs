@@ -18,6 +18,7 @@ pub(super) use self::item::{Item, Next, PackedPayload, Prepared};
 use self::rows::{Rows, TIDY_SLICE};
 use self::statements::Statements;
 use super::cache::Cache;
+use super::checkpoint::Checkpoints;
 use super::index::{Fold, Folder, Tail};
 use super::lock::{LOCK_WAIT_MAX, TURN, Turnstile, beside};
 use super::shared::{Shared, last_group, poisoned};
@@ -38,6 +39,7 @@ pub(super) struct Writer {
     stale: bool,
     data_version: i64,
     path: PathBuf,
+    checkpoints: Checkpoints,
     /// Rows that this process has made since its filter was last begun.
     created: u64,
     rows: Rows,
@@ -71,6 +73,7 @@ impl Writer {
             stale: true,
             data_version: 0,
             path: path.to_owned(),
+            checkpoints: Checkpoints::new(path),
             created: 0,
             rows: Rows::new(shared, fold),
         };
@@ -165,7 +168,10 @@ impl Writer {
         // given up, it is kept, and given up with the next group; what was written is written.
         let _kept = self.lock.leave();
         match written {
-            Ok(()) => answers.into_iter().for_each(Answer::tell),
+            Ok(()) => {
+                answers.into_iter().for_each(Answer::tell);
+                self.checkpoints.look(&self.connection);
+            }
             Err(error) => {
                 answers.into_iter().for_each(|answer| answer.fail(&error));
                 items.drain(..).for_each(|item| item.fail(&error));
@@ -281,8 +287,8 @@ impl Writer {
             self.settle_failed_commit(&error)?;
         }
         // Whoever read one of these before the commit must not keep it after.
-        for (key, place) in &self.rows.touched {
-            self.shared.cache.forget(key, *place);
+        for key in &self.rows.touched {
+            self.shared.cache.forget(key);
         }
         let mut tail = self.shared.tail.write().unwrap_or_else(poisoned);
         self.created += self.rows.staged.len() as u64;

@@ -9,7 +9,7 @@ use semel_core::clock::Stamp;
 use semel_core::ledger::{Record, StateKind, Version};
 
 use super::super::body::{Body, write_stamp};
-use super::super::index::{self, Fold, Folder, Hash};
+use super::super::index::{self, Fold, Folder, Gathering, Hash};
 use super::super::shared::{Shared, poisoned};
 use super::super::{failed, payload, reader};
 use super::item::{PackedPayload, Prepared};
@@ -42,7 +42,7 @@ pub(super) struct Rows {
     pub(super) folded: Option<Fold>,
     pub(super) wrote: bool,
     /// Settled records that the group changes.
-    pub(super) touched: Vec<(KeyHash, Place)>,
+    pub(super) touched: Vec<KeyHash>,
 }
 
 impl Rows {
@@ -106,7 +106,8 @@ impl Rows {
         if in_tail.is_none() && indexed_through <= as_of.0 {
             return Ok(None);
         }
-        reader::find(connection, key, in_tail)
+        let found = reader::find(connection, key, in_tail)?;
+        Ok(found.map(|found| found.stored))
     }
 
     fn create(&mut self, sql: &mut Statements<'_>, change: &Prepared) -> Result<Commit> {
@@ -138,10 +139,10 @@ impl Rows {
         self.body.push_fresh(hash, id);
         self.fold_debt += FOLD_PER_CLAIM;
         self.log(Some(place), &change.entry);
-        Ok(Commit::Done(Current::Stored(Stored {
-            record: Arc::clone(&next.record),
+        Ok(Commit::Done(Current::Stored(Stored::new(
+            Arc::clone(&next.record),
             place,
-        })))
+        ))))
     }
 
     fn replace(
@@ -201,21 +202,21 @@ impl Rows {
         if stored.map_err(|error| failed("store a record", &error))? == 0 {
             return self.conflict(connection, &change.key, place);
         }
-        self.touch(change, place);
+        self.touch(change);
         self.payloads.stage(&change.payload);
         self.list_open(connection, place, state)?;
         self.log(Some(place), &change.entry);
-        Ok(Commit::Done(Current::Stored(Stored {
-            record: Arc::clone(&next.record),
+        Ok(Commit::Done(Current::Stored(Stored::new(
+            Arc::clone(&next.record),
             place,
-        })))
+        ))))
     }
 
     /// Forgets a settled record before its change is committed, and remembers to do so after.
-    fn touch(&mut self, change: &Prepared, place: Place) {
+    fn touch(&mut self, change: &Prepared) {
         if change.changes_settled {
-            self.shared.cache.forget(&change.key, place);
-            self.touched.push((change.key, place));
+            self.shared.cache.forget(&change.key);
+            self.touched.push(change.key);
         }
     }
 
@@ -256,7 +257,7 @@ impl Rows {
                     .execute([place.0.cast_signed()])
             })
             .map_err(|error| failed("remove a record", &error))?;
-        self.touch(change, place);
+        self.touch(change);
         self.list_open(connection, place, StateKind::Stub)?;
         self.log(Some(place), &change.entry);
         Ok(Commit::Done(Current::Absent(AbsentAsOf(self.next_seq - 1))))
@@ -301,7 +302,8 @@ impl Rows {
         }
         let wanted = {
             let tail = self.shared.tail.read().unwrap_or_else(poisoned);
-            tail.wants_folding() || (self.fold_debt >= TIDY_SLICE && !tail.is_empty())
+            tail.wants_folding(Gathering::of_group(self.body.count))
+                || (self.fold_debt >= TIDY_SLICE && !tail.is_empty())
         };
         if !wanted {
             self.fold_debt = 0;
