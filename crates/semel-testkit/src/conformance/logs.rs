@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::store::{Logged, PAGE_MAX, Store};
+use semel::store::{Logged, PAGE_MAX, Pass, Place, Progress, Store};
 use semel_core::clock::Stamp;
 use semel_core::ledger::Command;
 
@@ -16,6 +16,7 @@ cases![
     the_log_reads_the_same_from_any_number_in_pages_of_any_size,
     a_page_of_the_log_has_a_limit,
     the_mark_of_the_sweep_is_kept_until_the_next_one,
+    how_far_the_sweeps_have_come_is_kept,
     tidying_up_comes_to_an_end_and_changes_nothing_that_is_seen,
 ];
 
@@ -97,6 +98,31 @@ async fn a_page_of_the_log_has_a_limit(bed: Arc<dyn Bed>) {
     assert_eq!(page.len(), PAGE_MAX);
     assert_eq!(store.log(0, 0).await.expect("it reads").len(), 1);
     assert_eq!(whole(&*store).await.len(), count);
+}
+
+async fn how_far_the_sweeps_have_come_is_kept(bed: Arc<dyn Bed>) {
+    let store = bed.open().await;
+    assert_eq!(store.sweep_progress(None).await, Ok(Progress::default()));
+    let pass = |after| {
+        Some(Pass {
+            horizon: START,
+            after,
+        })
+    };
+    let mut before = Progress::default();
+    for (running, retention) in [
+        (Some(Place(7)), None),
+        (None, pass(None)),
+        (Some(Place(1)), pass(Some(Place(u64::MAX >> 1)))),
+        (None, None),
+    ] {
+        let next = Progress { running, retention };
+        assert_eq!(store.sweep_progress(Some(next)).await, Ok(before));
+        let again = bed.open().await;
+        assert_eq!(again.sweep_progress(None).await, Ok(next));
+        before = next;
+    }
+    assert_eq!(store.log(0, 1).await, Ok(vec![]), "it is no command");
 }
 
 async fn the_mark_of_the_sweep_is_kept_until_the_next_one(bed: Arc<dyn Bed>) {

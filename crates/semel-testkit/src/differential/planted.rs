@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use semel::Timestamp;
 use semel::store::memory::MemoryStore;
 use semel::store::{
-    Change, Chunk, Commit, Current, Expected, Logged, NewPayload, Page, Pending, Place, Query,
-    Result, Store, Stored,
+    Change, Chunk, Commit, Current, Expected, Logged, NewPayload, Page, Pending, Place, Progress,
+    Query, Result, Store, Stored,
 };
 use semel_core::KeyHash;
 use semel_core::clock::{Reading, Stamp};
@@ -270,6 +270,10 @@ impl Store for Planted {
 
     fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>> {
         self.store.sweep_mark(next)
+    }
+
+    fn sweep_progress(&self, next: Option<Progress>) -> Pending<'_, Result<Progress>> {
+        self.store.sweep_progress(next)
     }
 
     fn notes(&self) -> Option<PathBuf> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use semel::store::{
     AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, NewPayload, PAGE_MAX, Page,
-    Place, Query, StoreError, Stored,
+    Place, Progress, Query, StoreError, Stored,
 };
 use semel_core::KeyHash;
 use semel_core::clock::Stamp;
@@ -26,6 +26,8 @@ pub(crate) struct Shelf {
     pub(crate) log: Vec<Logged>,
     pub(crate) stamp: Option<Stamp>,
     pub(crate) mark: Option<Stamp>,
+    /// How far the sweeps have come.
+    pub(crate) progress: Progress,
     /// The true time at which the first mark was set.
     pub(crate) marked: Option<Duration>,
     /// What the disk really holds, while a planted bug keeps acknowledged changes in memory only.

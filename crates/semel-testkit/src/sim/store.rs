@@ -8,8 +8,8 @@ use std::time::Duration;
 use semel::Timestamp;
 use semel::clock::Clock as _;
 use semel::store::{
-    Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Query, Result, Store, StoreError,
-    Stored,
+    Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Progress, Query, Result, Store,
+    StoreError, Stored,
 };
 use semel_core::KeyHash;
 use semel_core::clock::{Reading, Stamp};
@@ -216,6 +216,14 @@ impl Store for SimStore {
 
     fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>> {
         Box::pin(self.read(OTHER, move |s| s.mark(next)))
+    }
+
+    fn sweep_progress(&self, next: Option<Progress>) -> Pending<'_, Result<Progress>> {
+        Box::pin(self.read(OTHER, move |s| {
+            let stored = s.shelf.progress;
+            s.shelf.progress = next.unwrap_or(stored);
+            stored
+        }))
     }
 
     fn notes(&self) -> Option<PathBuf> {

@@ -56,7 +56,6 @@ pub(crate) struct Inner {
     runtime: Handle,
     holder: Option<Holder>,
     ids: Ids,
-    cursors: std::sync::Mutex<sweep::Cursors>,
     /// Ends the background tasks with the last engine and the last permit.
     background: OnceLock<Background>,
 }
@@ -141,7 +140,6 @@ impl Builder {
             runtime: Handle::current(),
             holder: self.holder,
             ids: self.ids,
-            cursors: std::sync::Mutex::default(),
             background: OnceLock::new(),
         });
         note::deliver(&inner.ledger).await?;

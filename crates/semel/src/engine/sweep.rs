@@ -1,6 +1,6 @@
 //! Housekeeping: what time does to operations, in bounded slices.
 
-use std::sync::{PoisonError, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use semel_core::Timestamp;
@@ -10,7 +10,7 @@ use semel_core::ledger::{Command, Expire, Horizon, Record, StateKind};
 use super::ledger::{Brought, Subject};
 use super::{Engine, Inner};
 use crate::error::{Error, Result};
-use crate::store::{Place, Query};
+use crate::store::{Pass, Progress, Query};
 
 /// How many running operations one sweep looks at.
 const RUNNING_MAX: usize = 1_000;
@@ -27,15 +27,6 @@ pub struct Swept {
     pub buried: usize,
     /// Tombstones and stubs that were dropped.
     pub dropped: usize,
-}
-
-/// Where the next sweep goes on.
-#[derive(Debug, Default)]
-pub(super) struct Cursors {
-    running: Option<Place>,
-    settled: Option<Place>,
-    /// Up to when retention may act, while a pass over the settled operations is under way.
-    horizon: Option<Timestamp>,
 }
 
 impl Engine {
@@ -62,36 +53,38 @@ pub(super) async fn run(inner: Weak<Inner>, pause: Duration) {
 
 impl Inner {
     async fn sweep(&self) -> Result<Swept> {
+        let store = &self.ledger.store;
+        let stored = store.sweep_progress(None).await?;
+        let mut progress = stored;
         let mut swept = Swept {
-            expired: self.expire().await?,
+            expired: self.expire(&mut progress).await?,
             ..Swept::default()
         };
-        let horizon = self.horizon().await?;
         // A pass goes on with the next sweeps, as a store may hold more than one of them looks at.
-        let horizon = horizon.or(self.cursors().horizon);
-        if let Some(horizon) = horizon {
-            self.cursors().horizon = Some(horizon);
-            self.retain(Horizon(horizon), &mut swept).await?;
+        if let Some(horizon) = self.horizon().await? {
+            let after = progress.retention.and_then(|pass| pass.after);
+            progress.retention = Some(Pass { horizon, after });
         }
-        self.ledger.store.tidy().await?;
+        if let Some(pass) = progress.retention {
+            progress.retention = self.retain(pass, &mut swept).await?;
+        }
+        if progress != stored {
+            store.sweep_progress(Some(progress)).await?;
+        }
+        store.tidy().await?;
         Ok(swept)
     }
 
-    fn cursors(&self) -> std::sync::MutexGuard<'_, Cursors> {
-        self.cursors.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends the leases that are over.
-    async fn expire(&self) -> Result<usize> {
-        let cursor = self.cursors().running;
+    async fn expire(&self, progress: &mut Progress) -> Result<usize> {
         let query = Query {
             states: vec![StateKind::Running],
-            cursor,
+            cursor: progress.running,
             limit: RUNNING_MAX,
             ..Query::default()
         };
         let page = self.ledger.store.list(query).await?;
-        self.cursors().running = page.next;
+        progress.running = page.next;
         let now = self.ledger.store.now();
         let mut expired = 0;
         for stored in page.items {
@@ -117,8 +110,9 @@ impl Inner {
         Ok(horizon)
     }
 
-    async fn retain(&self, horizon: Horizon, swept: &mut Swept) -> Result<()> {
-        let cursor = self.cursors().settled;
+    /// Applies retention to a slice of the settled operations; returns what is left of the pass.
+    async fn retain(&self, pass: Pass, swept: &mut Swept) -> Result<Option<Pass>> {
+        let horizon = Horizon(pass.horizon);
         let query = Query {
             states: vec![
                 StateKind::Succeeded,
@@ -127,18 +121,11 @@ impl Inner {
                 StateKind::Stub,
             ],
             oldest_first: true,
-            cursor,
+            cursor: pass.after,
             limit: SETTLED_MAX,
             ..Query::default()
         };
         let page = self.ledger.store.list(query).await?;
-        {
-            let mut cursors = self.cursors();
-            cursors.settled = page.next;
-            if page.next.is_none() {
-                cursors.horizon = None;
-            }
-        }
         for stored in page.items {
             match &*stored.record {
                 Record::Operation(_) => {
@@ -151,7 +138,11 @@ impl Inner {
                 }
             }
         }
-        Ok(())
+        let next = page.next;
+        Ok(next.map(|after| Pass {
+            after: Some(after),
+            ..pass
+        }))
     }
 
     /// Carries a command out and says whether it changed anything.

@@ -11,7 +11,7 @@ use semel_core::{KeyHash, Timestamp};
 
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, NewPayload, PAGE_MAX,
-    PAYLOAD_MAX, Page, Pending, Place, Query, Result, Store, StoreError, Stored,
+    PAYLOAD_MAX, Page, Pending, Place, Progress, Query, Result, Store, StoreError, Stored,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -30,6 +30,7 @@ struct State {
     log: Vec<Logged>,
     stamp: Option<Stamp>,
     mark: Option<Stamp>,
+    progress: Progress,
 }
 
 #[derive(Debug)]
@@ -294,6 +295,15 @@ impl Store for MemoryStore {
             let mut state = self.state();
             let stored = state.mark;
             state.mark = next.or(stored);
+            Ok(stored)
+        })
+    }
+
+    fn sweep_progress(&self, next: Option<Progress>) -> Pending<'_, Result<Progress>> {
+        Box::pin(async move {
+            let mut state = self.state();
+            let stored = state.progress;
+            state.progress = next.unwrap_or(stored);
             Ok(stored)
         })
     }

@@ -68,6 +68,9 @@ pub trait Store: Send + Sync + Debug {
     /// Reads the mark of the last retention sweep and writes the next one.
     fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>>;
 
+    /// Reads how far the sweeps have come and writes how far they are now.
+    fn sweep_progress(&self, next: Option<Progress>) -> Pending<'_, Result<Progress>>;
+
     /// Returns a directory beside the store where notes of unstored outcomes can wait.
     fn notes(&self) -> Option<PathBuf>;
 
@@ -245,6 +248,24 @@ pub struct Query {
     pub cursor: Option<Place>,
     /// How many, at most [`PAGE_MAX`].
     pub limit: usize,
+}
+
+/// How far the sweeps over a store have come: every process goes on where the last one stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The last running operation that was looked at; `None` when all were.
+    pub running: Option<Place>,
+    /// The pass of retention that is under way.
+    pub retention: Option<Pass>,
+}
+
+/// One pass of retention over the settled operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// Up to when retention may act.
+    pub horizon: Timestamp,
+    /// The last operation that was looked at.
+    pub after: Option<Place>,
 }
 
 /// Some records, in the order asked for.

@@ -32,8 +32,8 @@ use self::shared::{Shared, poisoned};
 use self::writer::{Item, Next, PackedPayload, Prepared, Writer};
 use super::group::{Direct, Group, Refused};
 use super::{
-    AbsentAsOf, Change, Chunk, Commit, Current, Logged, NewPayload, Page, Pending, Place, Query,
-    Result, Store, StoreError, Stored,
+    AbsentAsOf, Change, Chunk, Commit, Current, Logged, NewPayload, Page, Pending, Place, Progress,
+    Query, Result, Store, StoreError, Stored,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -285,6 +285,18 @@ impl Store for SqliteStore {
             }
             let stamp = stored.map(|bytes| body::read_stamp(&bytes)).transpose();
             self.named(stamp)
+        })
+    }
+
+    fn sweep_progress(&self, next: Option<Progress>) -> Pending<'_, Result<Progress>> {
+        Box::pin(async move {
+            let stored = self.named(marks::load(&self.reader(), marks::PROGRESS))?;
+            if let Some(next) = next {
+                self.set_mark(marks::PROGRESS, marks::write_progress(&next))
+                    .await?;
+            }
+            let progress = stored.map(|bytes| marks::read_progress(&bytes)).transpose();
+            self.named(progress.map(Option::unwrap_or_default))
         })
     }
 

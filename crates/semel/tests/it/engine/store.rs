@@ -9,8 +9,8 @@ use semel::core::KeyHash;
 use semel::core::clock::{Reading, Stamp};
 use semel::core::ledger::Fence;
 use semel::store::{
-    Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Query, Result, Store, StoreError,
-    Stored,
+    Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Progress, Query, Result, Store,
+    StoreError, Stored,
 };
 use tokio::runtime::Handle;
 
@@ -89,6 +89,10 @@ impl Store for Patient {
 
     fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>> {
         self.wait(move |store| store.sweep_mark(next))
+    }
+
+    fn sweep_progress(&self, next: Option<Progress>) -> Pending<'_, Result<Progress>> {
+        self.wait(move |store| store.sweep_progress(next))
     }
 
     fn notes(&self) -> Option<PathBuf> {
@@ -221,6 +225,10 @@ impl Store for Twisted {
 
     fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>> {
         self.ask(self.store.sweep_mark(next))
+    }
+
+    fn sweep_progress(&self, next: Option<Progress>) -> Pending<'_, Result<Progress>> {
+        self.ask(self.store.sweep_progress(next))
     }
 
     fn notes(&self) -> Option<PathBuf> {

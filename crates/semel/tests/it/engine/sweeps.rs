@@ -190,8 +190,11 @@ async fn more_than_one_sweep_can_look_at_is_swept_in_the_end(world: World) {
     world.clock.skip(DAY * 31);
     let mut buried = sweep_for_real(&world, &engine).await.buried;
     // What is due is due: the rest follows with the next sweeps, not hours later.
-    for _ in 0..3 {
-        buried += sweep(&engine).await.buried;
+    // Another process goes on where the last one stopped.
+    for _ in 0..2 {
+        let next = sweep(&world.another_engine().await).await.buried;
+        assert!(next > 0, "{buried} of {MANY}");
+        buried += next;
     }
     assert_eq!(buried, MANY);
     clean(&engine).await;
