@@ -1,6 +1,6 @@
 //! Files that are no store of this version: each is refused by name, and left as it was.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use rusqlite::Connection;
@@ -16,6 +16,9 @@ fn one_key(scene: &Scene, key: &str) -> Orders {
 /// Tries to use the file at the store's place; it must be refused with these words.
 fn is_refused(scene: &Scene, case: &str, words: &[&str]) {
     let before = std::fs::read(scene.store()).expect("the file is there");
+    let beside = ["-queue", "-turn", "-wal", "-shm"]
+        .map(|suffix| PathBuf::from(format!("{}{suffix}", scene.store().display())));
+    let there = beside.each_ref().map(|file| file.exists());
     let Ended { status, said } = agent().start(&one_key(scene, "hold-new")).wait();
     assert_eq!(status.code(), Some(3), "{case}: {said}");
     let path = scene.store().display().to_string();
@@ -29,6 +32,8 @@ fn is_refused(scene: &Scene, case: &str, words: &[&str]) {
     );
     let after = std::fs::read(scene.store()).expect("the file is there");
     assert!(before == after, "{case}: the file was changed");
+    let now = beside.each_ref().map(|file| file.exists());
+    assert_eq!(there, now, "{case}: something was put beside the file");
 }
 
 fn make_store(scene: &Scene) {

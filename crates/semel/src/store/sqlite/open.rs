@@ -84,7 +84,40 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
         .map_err(|error| unusable("the store", path, "cannot be found", &error))?;
     // A link may lead to another disk than the one it lies on.
     refuse_network(&file)?;
+    refuse_foreign(&file).map_err(|error| error.about(&file))?;
     Ok(file)
+}
+
+/// Refuses a file that is somebody else's before anything is put beside it.
+///
+/// Only the file itself is read, without locks and without its log: what it says for certain is
+/// believed, and everything else is looked at again when it is the store's turn.
+fn refuse_foreign(file: &Path) -> Result<()> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let Some(uri) = immutable_uri(file) else {
+        return Ok(());
+    };
+    match Connection::open_with_flags(uri, flags).map(|looker| schema::check(&looker)) {
+        Ok(Err(refused @ StoreError::Refused(_))) => Err(refused),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Names a file so that SQLite takes it for one that nobody changes; `None` when it has no such name.
+fn immutable_uri(file: &Path) -> Option<String> {
+    let mut uri = "file:".to_owned();
+    for character in file.to_str()?.chars() {
+        match character {
+            '%' => uri.push_str("%25"),
+            '?' => uri.push_str("%3f"),
+            '#' => uri.push_str("%23"),
+            other => uri.push(other),
+        }
+    }
+    uri.push_str("?immutable=1");
+    Some(uri)
 }
 
 fn unusable(what: &str, path: &Path, how: &str, error: &io::Error) -> StoreError {
@@ -102,7 +135,13 @@ fn refuse_network(place: &Path) -> Result<()> {
             reason = "the kernel's magic numbers are 32 bits"
         )]
         let magic = (found.f_type as u64) & 0xffff_ffff;
-        if let Some(name) = network_file_system(magic) {
+        let name = match network_file_system(magic) {
+            Some(name) => Some(name),
+            None if magic == FUSE => fuse_of(place)
+                .map_err(|error| unusable("the store", place, "cannot be examined", &error))?,
+            None => None,
+        };
+        if let Some(name) = name {
             return Err(StoreError::Refused(format!(
                 "{} is on {name}, a network file system, where several processes cannot share a \
                  store safely; use a local disk or PostgreSQL",
@@ -131,6 +170,58 @@ const fn network_file_system(magic: u64) -> Option<&'static str> {
         0x7461_636f => Some("OCFS2"),
         _ => None,
     }
+}
+
+/// The number that the kernel gives every file system of a program of its own.
+#[cfg(target_os = "linux")]
+const FUSE: u64 = 0x6573_5546;
+
+/// File systems of programs that keep their files elsewhere. Others of the kind, such as `fuseblk`,
+/// keep them on a local disk.
+#[cfg(target_os = "linux")]
+const FUSE_NETWORK: &[&str] = &[
+    "fuse.sshfs",
+    "fuse.rclone",
+    "fuse.s3fs",
+    "fuse.goofys",
+    "fuse.gcsfuse",
+    "fuse.blobfuse",
+    "fuse.blobfuse2",
+    "fuse.mountpoint-s3",
+    "fuse.juicefs",
+    "fuse.seaweedfs",
+    "fuse.glusterfs",
+    "fuse.ceph",
+    "fuse.ceph-fuse",
+    "fuse.mfs",
+    "fuse.lizardfs",
+    "fuse.quobyte",
+    "fuse.curlftpfs",
+    "fuse.davfs",
+    "fuse.smbnetfs",
+    "fuse.google-drive-ocamlfuse",
+];
+
+/// Names the network file system of a program that a file lies on, if it does.
+#[cfg(target_os = "linux")]
+fn fuse_of(place: &Path) -> io::Result<Option<&'static str>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let device = std::fs::metadata(place)?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(fuse_network(&mounts, &format!("{major}:{minor}")))
+}
+
+/// Looks a device up among the mounts: its number is the third field, and its type stands after a
+/// single dash.
+#[cfg(target_os = "linux")]
+fn fuse_network(mounts: &str, device: &str) -> Option<&'static str> {
+    let mount = mounts
+        .lines()
+        .find(|line| line.split(' ').nth(2) == Some(device))?;
+    let (_, described) = mount.split_once(" - ")?;
+    let kind = described.split(' ').next()?;
+    FUSE_NETWORK.iter().copied().find(|known| *known == kind)
 }
 
 /// Opens a connection with the settings that every connection must have.
@@ -205,6 +296,7 @@ mod tests {
         for magic in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997] {
             assert!(network_file_system(magic).is_some(), "{magic:#x}");
         }
+        assert_eq!(network_file_system(FUSE), None, "its kind tells");
         // ext4, XFS, Btrfs, tmpfs, ZFS, overlayfs.
         for magic in [
             0xef53,
@@ -216,5 +308,28 @@ mod tests {
         ] {
             assert_eq!(network_file_system(magic), None, "{magic:#x}");
         }
+    }
+
+    #[test]
+    fn file_systems_of_programs_are_known_by_their_kind() {
+        let mounts = "\
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+90 22 0:44 / /mnt/far rw,nosuid shared:7 - fuse.sshfs ann@far:/home rw,user_id=0
+91 22 0:45 / /mnt/with\\040space rw - fuseblk /dev/sdb1 rw
+92 22 0:46 / /mnt/bindfs rw master:3 - fuse.bindfs /srv rw
+93 22 0:47 / /mnt/bucket rw - fuse.rclone remote:bucket rw
+";
+        assert_eq!(fuse_network(mounts, "0:44"), Some("fuse.sshfs"));
+        assert_eq!(fuse_network(mounts, "0:47"), Some("fuse.rclone"));
+        for local in ["254:0", "0:45", "0:46", "0:4", "9:9"] {
+            assert_eq!(fuse_network(mounts, local), None, "{local}");
+        }
+    }
+
+    #[test]
+    fn a_file_keeps_its_name_in_a_uri() {
+        let uri = immutable_uri(Path::new("/a b/50%?#.db"));
+        let expected = "file:/a b/50%25%3f%23.db?immutable=1";
+        assert_eq!(uri.as_deref(), Some(expected));
     }
 }
