@@ -33,8 +33,8 @@ mod receipt;
 pub mod store;
 
 pub use engine::{
-    Admission, Attempt, Builder, Completed, Difference, EffectCall, Engine, Failure, Fault, Found,
-    Operator, Permit, Point, Request, Rules, Swept, Verified, WAIT_MAX,
+    Admission, Adopted, Attempt, Builder, Completed, Difference, EffectCall, Engine, Failure,
+    Fault, Found, Operator, Permit, Point, Request, Rules, Swept, Verified, WAIT_MAX,
 };
 pub use error::{Error, Refusal, Result};
 pub use receipt::Receipt;

@@ -1,5 +1,6 @@
 //! The engine: what people use to make an action happen once.
 
+mod adopt;
 mod effect;
 mod finish;
 mod inject;
@@ -25,6 +26,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+pub use self::adopt::Adopted;
 pub use self::effect::{Attempt, Completed, EffectCall, Failure, Found};
 pub use self::inject::{Fault, Point};
 pub use self::ledger::Rules;

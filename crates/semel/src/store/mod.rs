@@ -74,6 +74,22 @@ pub trait Store: Send + Sync + Debug {
     /// Returns a directory beside the store where notes of unstored outcomes can wait.
     fn notes(&self) -> Option<PathBuf>;
 
+    /// Writes a consistent copy of the whole store into a new file, while others go on. The copy
+    /// may only be read until it is adopted.
+    fn backup(&self, to: PathBuf) -> Pending<'_, Result<()>> {
+        Box::pin(async move {
+            Err(StoreError::Refused(format!(
+                "this kind of store cannot be copied into a file ({})",
+                to.display()
+            )))
+        })
+    }
+
+    /// Says that every record of a copy was adopted: from now on it is a store like any other.
+    fn adopted(&self) -> Pending<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Puts what is spread over the store in order, in a bounded slice; returns whether more is
     /// left to do.
     fn tidy(&self) -> Pending<'_, Result<bool>>;

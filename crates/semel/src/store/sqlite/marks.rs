@@ -13,6 +13,9 @@ pub(super) const SWEEP: &str = "sweep";
 /// How far the sweeps have come.
 pub(super) const PROGRESS: &str = "sweep-progress";
 
+/// Stands in a copy until it is adopted.
+pub(super) const COPY: &str = "copy";
+
 /// Writes how far the sweeps have come. No place has the number zero.
 pub(super) fn write_progress(progress: &Progress) -> Vec<u8> {
     let place = |place: Option<Place>| place.map_or(0, |place| place.0).to_le_bytes();
@@ -72,4 +75,13 @@ pub(super) fn save(connection: &Connection, name: &str, mut value: Vec<u8>) -> R
         .and_then(|mut statement| statement.execute((name, value)))
         .map(drop)
         .map_err(|error| failed("set a mark", &error))
+}
+
+/// Takes a mark away.
+pub(super) fn remove(connection: &Connection, name: &str) -> Result<()> {
+    connection
+        .prepare_cached("DELETE FROM marks WHERE name = ?1")
+        .and_then(|mut statement| statement.execute([name]))
+        .map(drop)
+        .map_err(|error| failed("remove a mark", &error))
 }

@@ -1,5 +1,6 @@
 //! The embedded store: one SQLite file that several processes share.
 
+mod backup;
 mod body;
 mod cache;
 mod checkpoint;
@@ -29,7 +30,7 @@ use tokio::sync::oneshot;
 use self::index::Hash;
 use self::reader::Found;
 use self::shared::{Shared, poisoned};
-use self::writer::{Item, Next, PackedPayload, Prepared, Writer};
+use self::writer::{Copies, Item, Next, PackedPayload, Prepared, Writer};
 use super::group::{Direct, Group, Refused};
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Logged, NewPayload, Page, Pending, Place, Progress,
@@ -65,12 +66,28 @@ impl SqliteStore {
     /// # Errors
     /// As [`SqliteStore::open`].
     pub fn open_with(path: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self> {
-        let path = open::prepare(path.as_ref())?;
-        Self::open_file(path.clone(), clock).map_err(|error| error.about(&path))
+        Self::open_as(path.as_ref(), clock, Copies::OnlyRead)
     }
 
-    fn open_file(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
-        let writer = Writer::open(&path, Arc::clone(&clock))?;
+    /// Opens a backup to adopt it. Until it is adopted, `open` gives a store that can be read only.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub fn open_copy(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_as(
+            path.as_ref(),
+            Arc::new(SystemClock::new()),
+            Copies::Writable,
+        )
+    }
+
+    fn open_as(path: &Path, clock: Arc<dyn Clock>, copies: Copies) -> Result<Self> {
+        let path = open::prepare(path)?;
+        Self::open_file(path.clone(), clock, copies).map_err(|error| error.about(&path))
+    }
+
+    fn open_file(path: PathBuf, clock: Arc<dyn Clock>, copies: Copies) -> Result<Self> {
+        let writer = Writer::open(&path, Arc::clone(&clock), copies)?;
         let shared = writer.shared();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let readers = (0..cores.clamp(1, READERS_MAX))
@@ -169,6 +186,7 @@ impl SqliteStore {
     }
 
     async fn set_mark(&self, name: &'static str, value: Vec<u8>) -> Result<()> {
+        let value = Some(value);
         let mark = |answer| Item::Mark {
             name,
             value,
@@ -304,9 +322,48 @@ impl Store for SqliteStore {
         Some(lock::beside(&self.path, "-notes"))
     }
 
+    fn backup(&self, to: PathBuf) -> Pending<'_, Result<()>> {
+        Box::pin(async move {
+            let (sender, receiver) = oneshot::channel();
+            let store = self.path.clone();
+            let thread = std::thread::Builder::new().name("semel-backup".to_owned());
+            let started = thread.spawn(move || {
+                // Whoever asked for it may have gone; the copy is made all the same.
+                let _unheard = sender.send(backup::write(&store, &to));
+            });
+            let written = match started {
+                Ok(_) => receiver.await.unwrap_or_else(|_| {
+                    let text = "the copying thread ended before it answered".to_owned();
+                    Err(StoreError::Unavailable(text))
+                }),
+                Err(error) => Err(StoreError::Unavailable(format!(
+                    "no thread to copy the store: {error}"
+                ))),
+            };
+            self.named(written)
+        })
+    }
+
+    fn adopted(&self) -> Pending<'_, Result<()>> {
+        Box::pin(self.ask(|answer| Item::Mark {
+            name: marks::COPY,
+            value: None,
+            answer,
+        }))
+    }
+
     fn tidy(&self) -> Pending<'_, Result<bool>> {
         Box::pin(self.ask(Item::Tidy))
     }
+}
+
+/// Makes a number unlike any other.
+fn unique() -> Result<[u8; 16]> {
+    let mut number = [0; 16];
+    getrandom::fill(&mut number).map_err(|error| {
+        StoreError::Unavailable(format!("the system gives no randomness: {error}"))
+    })?;
+    Ok(number)
 }
 
 /// Says what failed, in the caller's terms: what can be tried again, and what is damage.

@@ -3,6 +3,7 @@
 mod actions;
 mod cancelled;
 mod children;
+mod copies;
 mod faults;
 mod holders;
 mod leases;

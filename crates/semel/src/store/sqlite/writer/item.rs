@@ -22,7 +22,8 @@ pub(in crate::store::sqlite) enum Item {
     },
     Mark {
         name: &'static str,
-        value: Vec<u8>,
+        /// `None` takes the mark away.
+        value: Option<Vec<u8>>,
         answer: oneshot::Sender<Result<()>>,
     },
     Tidy(oneshot::Sender<Result<bool>>),

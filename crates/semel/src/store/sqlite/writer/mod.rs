@@ -22,7 +22,7 @@ use super::checkpoint::Checkpoints;
 use super::index::{Fold, Folder, Tail};
 use super::lock::{LOCK_WAIT_MAX, TURN, Turnstile, beside};
 use super::shared::{Shared, last_group, poisoned};
-use super::{failed, filter, marks, open, payload, schema};
+use super::{backup, failed, filter, marks, open, payload, schema, unique};
 use crate::clock::Clock;
 use crate::store::group::Sink;
 use crate::store::{AbsentAsOf, Current, Result, StoreError};
@@ -30,11 +30,22 @@ use crate::store::{AbsentAsOf, Current, Result, StoreError};
 /// Rows that a process makes before it keeps a filter: a short-lived one would never earn it back.
 const FILTER_AFTER: u64 = 1_024;
 
+/// Whether copies that nobody has adopted may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copies {
+    OnlyRead,
+    /// By whoever adopts them.
+    Writable,
+}
+
 pub(super) struct Writer {
     connection: Connection,
     lock: Turnstile,
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
+    copies: Copies,
+    /// Whether the store is a copy that nobody has adopted.
+    is_copy: bool,
     /// Whether a failure has left doubt about what this process knows of the file.
     stale: bool,
     data_version: i64,
@@ -46,14 +57,14 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, copies: Copies) -> Result<Self> {
         // Even the first look may have to recover the log, so it queues like every write.
         let entered = Turnstile::open(path).and_then(Turnstile::enter_in_time);
         let lock = entered
             .map_err(|error| unlocked(&error))?
             .ok_or_else(no_turn)?;
         let mut connection = open::connect(path, open::Role::Write)?;
-        let mark = own_mark()?;
+        let mark = unique()?;
         if schema::migrate(&mut connection)? {
             // An older version that has the store open must not go on answering from memory.
             lock.mark(&mark).map_err(|error| unlocked(&error))?;
@@ -70,6 +81,8 @@ impl Writer {
             lock,
             shared: Arc::clone(&shared),
             clock,
+            copies,
+            is_copy: false,
             stale: true,
             data_version: 0,
             path: path.to_owned(),
@@ -132,6 +145,7 @@ impl Writer {
         }
         schema::check_again(&self.connection)?;
         let fold = Fold::load(&self.connection)?;
+        self.is_copy = marks::load(&self.connection, marks::COPY)?.is_some();
         let mut tail = self.shared.tail.write().unwrap_or_else(poisoned);
         self.shared.cache.clear();
         if self.stale {
@@ -200,6 +214,11 @@ impl Writer {
 
     fn fill(&mut self, items: &mut Vec<Item>, answers: &mut Vec<Answer>) -> Result<()> {
         self.catch_up()?;
+        if self.is_copy && self.copies == Copies::OnlyRead {
+            let looks = |item: &mut Item| matches!(item, Item::Find(..));
+            let refused = items.extract_if(.., |item| !looks(item));
+            refused.for_each(|item| item.fail(&backup::only_read()));
+        }
         // Others must not answer from memory once this is committed; and this process may, as it
         // has just caught up.
         self.lock
@@ -241,7 +260,10 @@ impl Writer {
                     answer,
                 } => {
                     answers.push(Answer::Unit(answer));
-                    marks::save(sql.connection, name, value)?;
+                    match value {
+                        Some(value) => marks::save(sql.connection, name, value)?,
+                        None => marks::remove(sql.connection, name)?,
+                    }
                     rows.wrote = true;
                 }
                 Item::Find(key, answer) => {
@@ -334,15 +356,6 @@ impl Writer {
             Err(second) => Err(StoreError::Unknown(format!("{error}; then {second}"))),
         }
     }
-}
-
-/// Makes a mark unlike that of any other process, or of another store handle in this one.
-fn own_mark() -> Result<[u8; 16]> {
-    let mut mark = [0; 16];
-    getrandom::fill(&mut mark).map_err(|error| {
-        StoreError::Unavailable(format!("the system gives no randomness: {error}"))
-    })?;
-    Ok(mark)
 }
 
 /// Says that another process does not end its turn.
