@@ -27,6 +27,18 @@ impl Digest {
         Self(hasher.finalize().into())
     }
 
+    /// Hashes what comes piece by piece, until a piece cannot be had.
+    ///
+    /// # Errors
+    /// Passes on why not.
+    pub fn of_pieces<E>(pieces: impl IntoIterator<Item = Result<Vec<u8>, E>>) -> Result<Self, E> {
+        let mut hasher = Sha256::new();
+        for piece in pieces {
+            hasher.update(piece?);
+        }
+        Ok(Self(hasher.finalize().into()))
+    }
+
     /// Returns the digest as 64 hexadecimal digits.
     #[must_use]
     pub fn hex(&self) -> String {

@@ -25,5 +25,5 @@ pub use effect::Effect;
 pub use fingerprint::{Fingerprint, Input};
 pub use policy::{Class, OnDoubt, Policy};
 pub use text::{AttemptId, Key, Label, Namespace, Note, TextError};
-pub use time::{DurationError, Lease, Retention, Timestamp};
+pub use time::{DurationError, Lease, Retention, TimeError, Timestamp};
 pub use verdict::{Outcome, Payload, Verdict, VerdictKind};

@@ -6,7 +6,11 @@ use semel_core::ledger::Holder;
 /// Describes this process so that another one on the same machine can tell whether it lives.
 #[must_use]
 pub fn this_process() -> Option<Holder> {
-    let pid = std::process::id();
+    process(std::process::id())
+}
+
+/// Describes a process of this machine.
+pub(crate) fn process(pid: u32) -> Option<Holder> {
     Some(Holder {
         host: host()?,
         pid,
@@ -16,25 +20,52 @@ pub fn this_process() -> Option<Holder> {
     })
 }
 
-/// Says whether a holder is provably gone: the same boot and process-id namespace, and no such
-/// process, or another one under its number.
-///
-/// Where that cannot be known (another host, another container, no `/proc`) it is not gone.
+/// Whether the process that holds an attempt is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// The same boot and process-id namespace, and the very process.
+    Alive,
+    /// The same boot and process-id namespace, and no such process, or another one under its
+    /// number.
+    Gone,
+    /// It cannot be seen from here: another host, another container, no `/proc`.
+    Unseen,
+}
+
+/// Looks for the process of a holder.
 #[must_use]
-pub fn is_gone(holder: &Holder) -> bool {
+pub fn presence(holder: &Holder) -> Presence {
     let same_place = crate::clock::boot_id() == Some(holder.boot)
         && pid_namespace() == Some(holder.pid_namespace);
     if !same_place {
-        return false;
+        return Presence::Unseen;
     }
     match std::fs::read_to_string(format!("/proc/{}/stat", holder.pid)) {
         Ok(stat) => match parse_stat(&stat) {
             // A zombie has ended: it waits to be collected and will do nothing any more.
-            Some((state, started)) => started != holder.started || state == 'Z' || state == 'X',
-            None => false,
+            Some((state, started)) if started != holder.started || state == 'Z' || state == 'X' => {
+                Presence::Gone
+            }
+            Some(_) => Presence::Alive,
+            None => Presence::Unseen,
         },
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound && proc_is_mounted(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && proc_is_mounted() => {
+            Presence::Gone
+        }
+        Err(_) => Presence::Unseen,
     }
+}
+
+/// Says whether a holder is provably gone. Where that cannot be known it is not gone.
+#[must_use]
+pub fn is_gone(holder: &Holder) -> bool {
+    presence(holder) == Presence::Gone
+}
+
+/// Says whether a holder is provably alive. Where that cannot be known it is not said to be.
+#[must_use]
+pub fn is_alive(holder: &Holder) -> bool {
+    presence(holder) == Presence::Alive
 }
 
 /// A missing process proves something only where processes can be seen at all.
@@ -74,7 +105,7 @@ mod tests {
     #[test]
     fn this_process_is_not_gone_and_an_earlier_one_of_its_number_is() {
         let holder = this_process().expect("this system tells who we are");
-        assert!(!is_gone(&holder));
+        assert_eq!(presence(&holder), Presence::Alive);
         assert!(is_gone(&Holder {
             started: holder.started + 1,
             ..holder.clone()
@@ -84,16 +115,18 @@ mod tests {
     #[test]
     fn what_cannot_be_known_is_not_gone() {
         let holder = this_process().expect("this system tells who we are");
-        assert!(!is_gone(&Holder {
+        let elsewhere = Holder {
             boot: 1,
             pid: u32::MAX,
             ..holder.clone()
-        }));
-        assert!(!is_gone(&Holder {
+        };
+        assert_eq!(presence(&elsewhere), Presence::Unseen);
+        let contained = Holder {
             pid_namespace: 1,
             pid: u32::MAX,
             ..holder
-        }));
+        };
+        assert_eq!(presence(&contained), Presence::Unseen);
     }
 
     #[test]

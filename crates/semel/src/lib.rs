@@ -28,16 +28,22 @@
 pub mod clock;
 mod engine;
 mod error;
+mod events;
+mod hold;
 pub mod holder;
 mod receipt;
 pub mod store;
+pub mod view;
 
 pub use engine::{
     Admission, Adopted, Attempt, Builder, Completed, Difference, EffectCall, Engine, Failure,
-    Fault, Found, Operator, Permit, Point, Request, Rules, Swept, Verified, WAIT_MAX,
+    Fault, Found, Operator, Permit, Point, Preview, Replayed, Request, Rules, Swept, Verified,
+    WAIT_MAX,
 };
 pub use error::{Error, Refusal, Result};
-pub use receipt::Receipt;
+pub use events::Events;
+pub use hold::Hold;
+pub use receipt::{Receipt, span};
 pub use semel_core as core;
 pub use semel_core::{
     AttemptId, Class, Effect, Fingerprint, Key, Label, Lease, Namespace, Note, OnDoubt, Outcome,

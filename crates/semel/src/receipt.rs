@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use semel_core::ledger::{Record, State, StateKind};
 use semel_core::{Effect, Key, Label, Namespace, Timestamp};
@@ -63,11 +64,14 @@ pub struct Receipt {
     pub payload: Option<Arc<[u8]>>,
 }
 
-fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn as_text<T: Display, S: Serializer>(
+    value: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
-fn as_text_option<T: Display, S: Serializer>(
+pub(crate) fn as_text_option<T: Display, S: Serializer>(
     value: &Option<T>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -78,11 +82,17 @@ fn as_text_option<T: Display, S: Serializer>(
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn state_word<S: Serializer>(state: &StateKind, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn state_word<S: Serializer>(
+    state: &StateKind,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(state.as_str())
 }
 
-fn as_json<S: Serializer>(payload: &Option<Arc<[u8]>>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn as_json<S: Serializer>(
+    payload: &Option<Arc<[u8]>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match payload.as_deref().and_then(json_of) {
         Some(json) => json.serialize(serializer),
         None => serializer.serialize_none(),
@@ -90,7 +100,7 @@ fn as_json<S: Serializer>(payload: &Option<Arc<[u8]>>, serializer: S) -> Result<
 }
 
 /// Returns a payload as JSON text, if it is that.
-fn json_of(payload: &[u8]) -> Option<&RawValue> {
+pub(crate) fn json_of(payload: &[u8]) -> Option<&RawValue> {
     serde_json::from_slice(payload).ok()
 }
 
@@ -118,7 +128,7 @@ impl Receipt {
             previous_effect: None,
             reason: settled
                 .filter(|_| replayed)
-                .map(|settled| format!("already done {} ago", ago(now, settled.at))),
+                .map(|settled| format!("already done {} ago", span(now.since(settled.at)))),
             namespace: spec.namespace.clone(),
             key: spec.key.clone(),
             name: spec.name.clone(),
@@ -167,9 +177,10 @@ impl Receipt {
     }
 }
 
-/// Says how long ago something was, in one unit.
-fn ago(now: Timestamp, then: Timestamp) -> String {
-    let seconds = now.since(then).as_secs();
+/// Says how long something lasts, in one unit.
+#[must_use]
+pub fn span(length: Duration) -> String {
+    let seconds = length.as_secs();
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3_600 => format!("{} min", seconds / 60),
@@ -183,8 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_said_in_one_unit() {
-        let then = Timestamp(0);
+    fn spans_are_said_in_one_unit() {
         for (seconds, text) in [
             (0, "0 s"),
             (59, "59 s"),
@@ -192,8 +202,7 @@ mod tests {
             (7_200, "2 h"),
             (172_800, "2 d"),
         ] {
-            let now = then.plus(std::time::Duration::from_secs(seconds));
-            assert_eq!(ago(now, then), text);
+            assert_eq!(span(Duration::from_secs(seconds)), text);
         }
     }
 }

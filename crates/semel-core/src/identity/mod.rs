@@ -53,6 +53,7 @@
 //! - A call id that a door does not remember (see [`Prior::call_ids`]) is a new one.
 
 mod call;
+mod command_line;
 mod delivery;
 mod key;
 mod pointer;
@@ -62,6 +63,7 @@ mod tests;
 use core::time::Duration;
 
 pub use call::{Call, Identity, InFlight, Prior, Relation, WINDOW, WINDOW_WITHOUT_CONVERSATION};
+pub use command_line::CommandLine;
 pub use delivery::{CallerId, Callers, Exchange, Observation};
 pub use key::{ClientKey, ClientText, Door, Scope, Source, ledger_key};
 pub use pointer::{BusinessKey, Pointer, PointerError};

@@ -114,6 +114,11 @@ fn doubtful(judged: Judged<'_>, begin: &Begin, now: Timestamp) -> Result<Decisio
     if knows(&operation, begin) {
         return Err(Rejection::Fenced);
     }
+    // A lease that has ended is the same, written or not: while its holder is seen alive, the
+    // operation is in flight.
+    if lapsed_alive(&operation, begin) {
+        return Err(Rejection::InFlight { until: None });
+    }
     let held = Rejection::InDoubt {
         own: false,
         probe_at: None,
@@ -155,6 +160,14 @@ fn doubtful(judged: Judged<'_>, begin: &Begin, now: Timestamp) -> Result<Decisio
             ))
         }
     }
+}
+
+/// Says whether the newest attempt ended by its lease alone, and its holder is provably alive.
+fn lapsed_alive(operation: &Operation, begin: &Begin) -> bool {
+    let silent = operation
+        .latest()
+        .is_some_and(|attempt| attempt.open && attempt.verdict.is_none());
+    silent && Ending::seen(operation, begin.sighting) == Ending::HolderAlive
 }
 
 /// Returns when nothing that is in doubt can act any more, and the world has settled.

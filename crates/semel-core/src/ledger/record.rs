@@ -1,5 +1,6 @@
 //! What is stored of an operation.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::digest::{Digest, KeyHash};
@@ -500,13 +501,16 @@ impl Operation {
         !self.rejected && limit.is_none_or(|limit| self.attempt < limit.get())
     }
 
-    /// Returns the state as of `now`: the end of a lease counts, written or not.
+    /// Returns the operation as of `now`: the end of a lease counts, written or not.
+    #[must_use]
+    pub fn judged_at(&self, now: Timestamp) -> Cow<'_, Self> {
+        super::lease::judge(self, now, super::lease::Ending::Lease).operation
+    }
+
+    /// Returns the state as of `now`.
     #[must_use]
     pub fn kind_at(&self, now: Timestamp) -> StateKind {
-        match super::lease::lapse(self, now, super::lease::Ending::Lease) {
-            Some((lapsed, _)) => lapsed.state.kind(),
-            None => self.state.kind(),
-        }
+        self.judged_at(now).state.kind()
     }
 }
 

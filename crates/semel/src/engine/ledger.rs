@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use semel_core::ledger::{
-    Action, Command, Decision, Entry, Fence, Record, Rejection, Reply, State, decide,
-    parent_permits,
+    Action, Begin, Command, Decision, Entry, Fence, Record, Rejection, Reply, Sighting, State,
+    StateKind, decide, parent_permits,
 };
 use semel_core::{Key, KeyHash, Namespace, Payload, Timestamp};
 
@@ -148,7 +148,10 @@ impl Ledger {
                 }
                 None => None,
             };
-            let decision = (self.rules)(basis.current().record(), command, now);
+            let record = basis.current().record();
+            let seen = self.seen_alive(subject, record, command, now);
+            let command = seen.as_ref().unwrap_or(command);
+            let decision = (self.rules)(record, command, now);
             let (answer, current) = match (decision, basis) {
                 (Ok(Decision::Write(write)), known) => {
                     let current = known.current();
@@ -189,6 +192,36 @@ impl Ledger {
         }
         let crowd = "too many others change this operation at the same time".to_owned();
         Err(StoreError::Unavailable(crowd).into())
+    }
+
+    /// Adds to a Begin what can be seen of the present holder, where the clock alone would doubt it.
+    pub(crate) fn seen_alive(
+        &self,
+        subject: &Subject,
+        record: Option<&Record>,
+        command: &Command,
+        now: Timestamp,
+    ) -> Option<Command> {
+        let (Command::Begin(begin), Some(operation)) = (command, record?.operation()) else {
+            return None;
+        };
+        let in_doubt = operation.kind_at(now) == StateKind::Doubtful;
+        let fence = operation.fence;
+        let alive = in_doubt && self.is_held(subject, fence);
+        alive.then(|| {
+            let sighting = Some(Sighting { fence, alive });
+            Command::Begin(Begin {
+                sighting,
+                ..begin.clone()
+            })
+        })
+    }
+
+    /// Says whether a process that an attempt started is provably alive.
+    pub(crate) fn is_held(&self, subject: &Subject, fence: Fence) -> bool {
+        self.store
+            .notes()
+            .is_some_and(|directory| crate::hold::is_alive(&directory, &subject.hash, fence))
     }
 
     /// Checks that the parent permits the child, and names the version that this rests on.

@@ -5,10 +5,13 @@ mod effect;
 mod finish;
 mod inject;
 mod ledger;
+mod list;
 mod note;
 mod operate;
 mod permit;
+mod preview;
 mod renew;
+mod replays;
 mod request;
 mod sweep;
 mod verify;
@@ -32,6 +35,8 @@ pub use self::inject::{Fault, Point};
 pub use self::ledger::Rules;
 pub use self::operate::Operator;
 pub use self::permit::Permit;
+pub use self::preview::Preview;
+pub use self::replays::Replayed;
 pub use self::request::{Request, WAIT_MAX};
 pub use self::sweep::Swept;
 pub use self::verify::{Difference, Verified};
@@ -43,7 +48,7 @@ use crate::error::{Error, Result};
 use crate::receipt::Receipt;
 use crate::store::memory::MemoryStore;
 use crate::store::sqlite::SqliteStore;
-use crate::store::{Current, Page, Query, Store, StoreError};
+use crate::store::{Current, Store, StoreError};
 
 /// Makes actions happen once. Cheap to clone; all clones share one store.
 #[derive(Clone, Debug)]
@@ -58,8 +63,15 @@ pub(crate) struct Inner {
     runtime: Handle,
     holder: Option<Holder>,
     ids: Ids,
+    replays: replays::Replays,
     /// Ends the background tasks with the last engine and the last permit.
     background: OnceLock<Background>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.replays.keep(self.ledger.store.notes());
+    }
 }
 
 #[derive(Debug)]
@@ -142,6 +154,7 @@ impl Builder {
             runtime: Handle::current(),
             holder: self.holder,
             ids: self.ids,
+            replays: replays::Replays::default(),
             background: OnceLock::new(),
         });
         note::deliver(&inner.ledger).await?;
@@ -307,14 +320,6 @@ impl Engine {
         let current = self.inner.ledger.store.load(&subject.hash).await?;
         let payload = self.inner.payload(&current).await?;
         Ok(payload.map(|bytes| bytes.to_vec()))
-    }
-
-    /// Lists records.
-    ///
-    /// # Errors
-    /// Fails when the store does.
-    pub async fn list(&self, query: Query) -> Result<Page> {
-        Ok(self.inner.ledger.store.list(query).await?)
     }
 
     /// Returns the store.
@@ -549,7 +554,9 @@ impl Claim {
             .begin
             .sighting
             .is_some_and(|sighting| sighting.fence == attempt.fence);
-        let gone = !said && attempt.holder.as_ref().is_some_and(crate::holder::is_gone);
+        let gone = !said
+            && attempt.holder.as_ref().is_some_and(crate::holder::is_gone)
+            && !self.inner.ledger.is_held(&self.subject, attempt.fence);
         gone.then_some(Sighting {
             fence: attempt.fence,
             alive: false,
@@ -571,6 +578,7 @@ impl Claim {
                     .inner
                     .receipt(&applied.current, true, None, applied.at)
                     .await?;
+                self.inner.replays.add(&receipt);
                 Ok(Admission::Replay(receipt))
             }
             Reply::Submitted { .. }

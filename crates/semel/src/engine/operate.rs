@@ -1,12 +1,17 @@
 //! What operators do: each command names the version that it was decided on.
 
-use semel_core::ledger::{Command, Order, Reply, Resolution, Resolve, Version};
+use std::sync::Arc;
+
+use semel_core::ledger::{
+    Command, Expire, Fence, Order, Record, Reply, Resolution, Resolve, Version,
+};
 use semel_core::{Digest, Effect, Key, Label, Namespace, Note, Outcome, Payload};
 
 use super::Engine;
 use super::ledger::{Brought, Bytes, Subject};
 use crate::error::Result;
 use crate::receipt::Receipt;
+use crate::store::Current;
 
 /// A person, or a program on a person's behalf, who decides about one operation.
 #[derive(Clone, Debug)]
@@ -35,6 +40,53 @@ impl Engine {
                 note: None,
             },
         }
+    }
+
+    /// Says whether a process that an attempt started is provably alive, though its holder may be
+    /// gone.
+    #[must_use]
+    pub fn is_held(&self, namespace: &Namespace, key: &Key, fence: Fence) -> bool {
+        let subject = Subject::new(namespace, key);
+        self.inner.ledger.is_held(&subject, fence)
+    }
+
+    /// Stores the doubt of a running operation whose holder is provably gone, so that it can be
+    /// resolved before the lease ends; returns what is stored then.
+    ///
+    /// # Errors
+    /// Fails when the store does.
+    pub async fn notice_gone(
+        &self,
+        namespace: &Namespace,
+        key: &Key,
+    ) -> Result<Option<Arc<Record>>> {
+        let subject = Subject::new(namespace, key);
+        let ledger = &self.inner.ledger;
+        let current = ledger.store.load(&subject.hash).await?;
+        let gone = current
+            .record()
+            .and_then(Record::operation)
+            .and_then(|operation| {
+                operation.lease_until()?;
+                let attempt = operation.latest()?;
+                let holder = attempt.holder.as_ref()?;
+                let gone =
+                    crate::holder::is_gone(holder) && !ledger.is_held(&subject, attempt.fence);
+                gone.then_some(attempt.fence)
+            });
+        let current = if gone.is_some() {
+            let expire = Command::Expire(Expire { gone });
+            let applied = ledger
+                .apply(&subject, None, &expire, &Brought::default())
+                .await?;
+            applied.current
+        } else {
+            current
+        };
+        Ok(match current {
+            Current::Absent(_) => None,
+            Current::Stored(stored) => Some(stored.record),
+        })
     }
 }
 
@@ -129,6 +181,8 @@ impl Operator {
             .await?;
         if let Reply::Ordered(ordered) = applied.reply {
             receipt.previous_effect = ordered.previous_effect;
+            // What is not over cannot have failed: the order itself was carried out.
+            receipt.ok |= receipt.state.is_open();
         }
         Ok(receipt)
     }

@@ -14,6 +14,7 @@ use super::Inner;
 use super::ledger::{Applied, Brought, Bytes, Subject};
 use super::renew::Renewal;
 use crate::error::{Error, Result};
+use crate::hold::Hold;
 use crate::receipt::Receipt;
 use crate::store::{Chunk, Current, Place, StoreError};
 
@@ -141,7 +142,30 @@ impl Permit {
     /// # Errors
     /// `fenced` when the lease has ended: start nothing new, finish what runs, and report it.
     pub async fn renew(&self) -> Result<()> {
-        self.held.renew().await
+        self.held.renew(self.held.lease).await
+    }
+
+    /// Renews the lease once for longer, before this process is stopped for a while.
+    ///
+    /// # Errors
+    /// As [`Permit::renew`].
+    pub async fn renew_for(&self, lease: Lease) -> Result<()> {
+        self.held.renew(lease).await
+    }
+
+    /// Takes a lock for a child process that is to carry the effect out: while the child lives, the
+    /// operation is in flight, even when this process is gone and the lease has ended.
+    ///
+    /// # Errors
+    /// Fails when the lock's file cannot be made, or the store has no directory for it.
+    pub fn hold(&self) -> std::io::Result<Hold> {
+        let directory = self.held.inner.ledger.store.notes().ok_or_else(|| {
+            std::io::Error::new(
+                std::io::ErrorKind::Unsupported,
+                "the store has no directory",
+            )
+        })?;
+        Hold::take(&directory, &self.held.subject.hash, self.held.fence)
     }
 
     /// Stores the next pieces of what the action produces, before it ends.
@@ -349,9 +373,9 @@ impl Held {
         }
     }
 
-    pub(crate) async fn renew(&self) -> Result<()> {
+    pub(crate) async fn renew(&self, lease: Lease) -> Result<()> {
         let sent = Instant::now();
-        let (attempt, fence, lease) = (self.attempt.clone(), self.fence, self.lease);
+        let (attempt, fence) = (self.attempt.clone(), self.fence);
         let command = Command::Renew(Renew {
             attempt,
             fence,
@@ -365,7 +389,7 @@ impl Held {
                 current,
                 ..
             }) => {
-                state.deadline = state.deadline.max(sent + self.lease.length());
+                state.deadline = state.deadline.max(sent + lease.length());
                 state.current = current;
                 Ok(())
             }

@@ -104,7 +104,7 @@ impl Renewals {
 /// Renews one lease and says when it is due again.
 async fn renew(held: Arc<Held>) -> Option<(Instant, Arc<Held>)> {
     held.renew_at()?;
-    let renewed = held.renew().await;
+    let renewed = held.renew(held.lease).await;
     let next = held.renew_at()?;
     let at = if renewed.is_ok() {
         next

@@ -65,6 +65,13 @@ impl Request {
         }
     }
 
+    /// Describes the same action under another key.
+    #[must_use]
+    pub fn key(mut self, key: Key) -> Self {
+        self.key = key;
+        self
+    }
+
     /// Puts the key behind a wall.
     #[must_use]
     pub fn namespace(mut self, namespace: Namespace) -> Self {

@@ -39,6 +39,21 @@ impl Engine {
     pub async fn sweep(&self) -> Result<Swept> {
         self.inner.sweep().await
     }
+
+    /// Sweeps if nobody has for an hour: for processes that are too short-lived to sweep in the
+    /// background.
+    ///
+    /// # Errors
+    /// As [`Engine::sweep`].
+    pub async fn sweep_if_due(&self) -> Result<Option<Swept>> {
+        let store = &self.inner.ledger.store;
+        let mark = store.sweep_mark(None).await?;
+        let (next, _) = sweep(mark.as_ref(), store.now(), &store.reading());
+        if mark == Some(next) {
+            return Ok(None);
+        }
+        self.sweep().await.map(Some)
+    }
 }
 
 /// Sweeps again and again until the engine is gone.
@@ -72,6 +87,7 @@ impl Inner {
             store.sweep_progress(Some(progress)).await?;
         }
         store.tidy().await?;
+        self.replays.keep(store.notes());
         Ok(swept)
     }
 

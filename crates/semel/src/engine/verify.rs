@@ -104,7 +104,10 @@ impl Engine {
     }
 
     /// Returns the number of the last log entry.
-    async fn last_entry(&self) -> Result<u64> {
+    ///
+    /// # Errors
+    /// Fails when the store does.
+    pub async fn last_entry(&self) -> Result<u64> {
         // No key has this hash, so the answer says up to which entry that is certain.
         let nobody = KeyHash(Digest([0; 32]));
         match self.inner.ledger.store.load(&nobody).await? {

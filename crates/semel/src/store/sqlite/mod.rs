@@ -41,6 +41,12 @@ use crate::clock::{Clock, SystemClock};
 /// Connections that read beside the writer: more than there are cores would only wait.
 const READERS_MAX: usize = 4;
 
+/// Returns the version of SQLite that is built in.
+#[must_use]
+pub fn version() -> &'static str {
+    rusqlite::version()
+}
+
 /// A store in one SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
@@ -79,6 +85,15 @@ impl SqliteStore {
             Arc::new(SystemClock::new()),
             Copies::Writable,
         )
+    }
+
+    /// Says whether this is a backup that nobody has adopted.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
+    pub fn is_copy(&self) -> Result<bool> {
+        let mark = marks::load(&self.reader(), marks::COPY);
+        self.named(mark.map(|mark| mark.is_some()))
     }
 
     fn open_as(path: &Path, clock: Arc<dyn Clock>, copies: Copies) -> Result<Self> {

@@ -145,6 +145,7 @@ fn find_indexed(connection: &Connection, key: &KeyHash) -> Result<Option<Found>>
 pub(super) fn list(connection: &Connection, query: &Query) -> Result<Page> {
     let limit = query.limit.clamp(1, PAGE_MAX);
     let only_open = !query.states.is_empty() && query.states.iter().all(|state| state.is_open());
+    let states = wanted_states(&query.states);
     let end = if query.oldest_first { 0 } else { i64::MAX };
     let mut cursor = query.cursor.map_or(end, |place| place.0.cast_signed());
     let listed_below = if only_open {
@@ -155,9 +156,9 @@ pub(super) fn list(connection: &Connection, query: &Query) -> Result<Page> {
     let mut page = Page::default();
     loop {
         let rows = match (query.oldest_first, only_open) {
-            (true, _) => oldest_slice(connection, cursor),
-            (false, true) => open_slice(connection, cursor, listed_below),
-            (false, false) => newest_slice(connection, cursor),
+            (true, _) => oldest_slice(connection, cursor, states),
+            (false, true) => open_slice(connection, cursor, listed_below, states),
+            (false, false) => newest_slice(connection, cursor, states),
         };
         let rows = rows.map_err(|error| failed("list records", &error))?;
         let Some((last, ..)) = rows.last() else {
@@ -165,10 +166,6 @@ pub(super) fn list(connection: &Connection, query: &Query) -> Result<Page> {
         };
         cursor = *last;
         for (id, version, state, bytes) in rows {
-            let kind = StateKind::from_code(state);
-            if kind.is_some_and(|kind| !query.states.is_empty() && !query.states.contains(&kind)) {
-                continue;
-            }
             let stored = decode(id.cast_unsigned(), version, state, &bytes)?;
             if query.matches(&stored.record) {
                 if page.items.len() == limit {
@@ -199,16 +196,37 @@ fn slice(
         .collect()
 }
 
-fn newest_slice(connection: &Connection, before: i64) -> rusqlite::Result<Vec<ListedRow>> {
-    let statement = "SELECT id, version, state, record FROM operations
-         WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
-    slice(connection, statement, (before, SLICE))
+/// Returns a bit for every state that is wanted, so that rows in other states are passed over
+/// without reading them; a code that stands for no state is always wanted, as it is damage.
+fn wanted_states(states: &[StateKind]) -> i64 {
+    const KNOWN: i64 = (1 << StateKind::ALL.len()) - 1;
+    if states.is_empty() {
+        return -1;
+    }
+    let wanted = states
+        .iter()
+        .fold(0, |bits, state| bits | 1 << state.code());
+    wanted | !KNOWN
 }
 
-fn oldest_slice(connection: &Connection, after: i64) -> rusqlite::Result<Vec<ListedRow>> {
+fn newest_slice(
+    connection: &Connection,
+    before: i64,
+    states: i64,
+) -> rusqlite::Result<Vec<ListedRow>> {
     let statement = "SELECT id, version, state, record FROM operations
-         WHERE id > ?1 ORDER BY id LIMIT ?2";
-    slice(connection, statement, (after, SLICE))
+         WHERE id < ?1 AND ?3 >> state & 1 ORDER BY id DESC LIMIT ?2";
+    slice(connection, statement, (before, SLICE, states))
+}
+
+fn oldest_slice(
+    connection: &Connection,
+    after: i64,
+    states: i64,
+) -> rusqlite::Result<Vec<ListedRow>> {
+    let statement = "SELECT id, version, state, record FROM operations
+         WHERE id > ?1 AND ?3 >> state & 1 ORDER BY id LIMIT ?2";
+    slice(connection, statement, (after, SLICE, states))
 }
 
 /// Rows whose state is open: the newest are looked through, the others are listed.
@@ -216,19 +234,25 @@ fn open_slice(
     connection: &Connection,
     before: i64,
     listed_below: i64,
+    states: i64,
 ) -> rusqlite::Result<Vec<ListedRow>> {
     if before > listed_below {
         let statement = "SELECT id, version, state, record FROM operations
-             WHERE id < ?1 AND id >= ?2 AND state IN (0, 1, 4, 5) ORDER BY id DESC LIMIT ?3";
-        let newest = slice(connection, statement, (before, listed_below, SLICE))?;
+             WHERE id < ?1 AND id >= ?2 AND ?4 >> state & 1 ORDER BY id DESC LIMIT ?3";
+        let newest = slice(connection, statement, (before, listed_below, SLICE, states))?;
         if !newest.is_empty() {
             return Ok(newest);
         }
     }
     let statement = "SELECT operations.id, version, state, record
          FROM open_operations JOIN operations ON operations.id = open_operations.id
-         WHERE open_operations.id < ?1 ORDER BY open_operations.id DESC LIMIT ?2";
-    slice(connection, statement, (before.min(listed_below), SLICE))
+         WHERE open_operations.id < ?1 AND ?3 >> state & 1
+         ORDER BY open_operations.id DESC LIMIT ?2";
+    slice(
+        connection,
+        statement,
+        (before.min(listed_below), SLICE, states),
+    )
 }
 
 /// Reads the log forward.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel::core::ledger::{Event, Holder, StateKind};
-use semel::{Admission, Class, Effect, Engine, Fault, Point};
+use semel::{Admission, Class, Effect, Engine, Fault, Namespace, Point};
 
 use super::actions::in_doubt;
 use super::on_both_stores;
@@ -13,6 +13,7 @@ on_both_stores![
     a_holder_that_is_gone_leaves_a_doubt_at_once,
     a_holder_that_nobody_can_see_is_waited_for,
     a_doubt_left_by_a_process_that_is_gone_can_be_retried_at_once,
+    an_operator_notices_a_holder_that_is_gone_and_no_other,
 ];
 
 /// This process under its number, but started at another time: such a one is gone.
@@ -86,5 +87,29 @@ async fn a_doubt_left_by_a_process_that_is_gone_can_be_retried_at_once(world: Wo
     let permit = permit(&engine, request()).await;
     assert_eq!(permit.fence().0, 2);
     permit.done(Effect::Created, &1).await.expect("taken");
+    clean(&engine).await;
+}
+
+async fn an_operator_notices_a_holder_that_is_gone_and_no_other(world: World) {
+    let engine = world.engine().await;
+    let notice = async |name: &str| {
+        let noticed = engine.notice_gone(&Namespace::default(), &key(name)).await;
+        let record = noticed.expect("the store answers");
+        record.map(|record| record.kind())
+    };
+    assert_eq!(notice("order-7").await, None);
+    let _held = permit(&engine, order()).await;
+    assert_eq!(notice("order-7").await, Some(StateKind::Running));
+    let crashed = engine_of(&world, gone()).await;
+    vanish(
+        &crashed,
+        semel::Request::new("create-order", key("order-8")),
+    )
+    .await;
+    assert_eq!(notice("order-8").await, Some(StateKind::Doubtful));
+    let entries = engine.last_entry().await.expect("the log has an end");
+    assert_eq!(notice("order-8").await, Some(StateKind::Doubtful));
+    let after = engine.last_entry().await.expect("the log has an end");
+    assert_eq!(entries, after, "noticing it again writes nothing");
     clean(&engine).await;
 }

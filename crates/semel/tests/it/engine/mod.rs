@@ -7,12 +7,14 @@ mod copies;
 mod faults;
 mod holders;
 mod leases;
+mod lists;
 mod notes;
 mod operators;
 mod probes;
 mod store;
 mod sweeps;
 mod verified;
+mod views;
 mod waits;
 mod world;
 

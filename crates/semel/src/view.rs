@@ -1,0 +1,334 @@
+//! Records and events as users see them: the JSON that the command line and the API answer with.
+
+use std::sync::Arc;
+
+use semel_core::ledger::{Attempt, Operation, Record, Resolved, StateKind, Tombstone};
+use semel_core::{Effect, Fingerprint, Key, Label, Namespace, Note, Timestamp};
+use serde::{Serialize, Serializer};
+
+use crate::receipt::{as_json, as_text, as_text_option, state_word};
+use crate::store::Logged;
+
+/// An operation as of a moment: a lease that has ended by then is a doubt, written or not.
+///
+/// Serialized, it is the Record object; what is absent is null.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordView {
+    /// The wall.
+    #[serde(serialize_with = "as_text")]
+    pub namespace: Namespace,
+    /// The key.
+    #[serde(serialize_with = "as_text")]
+    pub key: Key,
+    /// What the client called it, where a door scopes keys.
+    #[serde(serialize_with = "as_text_option")]
+    pub client_key: Option<Note>,
+    /// What is done.
+    #[serde(serialize_with = "as_text_option")]
+    pub name: Option<Label>,
+    /// Where it stands.
+    #[serde(serialize_with = "state_word")]
+    pub state: StateKind,
+    /// Whether it ended in success, once it has ended.
+    pub ok: Option<bool>,
+    /// What it did: nothing is said while it has done nothing, and `unknown` where nobody knows.
+    #[serde(serialize_with = "as_text_option")]
+    pub effect: Option<Effect>,
+    /// What repeating it would do.
+    pub class: Option<&'static str>,
+    /// What a caller meets in doubt.
+    pub on_doubt: Option<&'static str>,
+    /// The way in.
+    #[serde(serialize_with = "as_text_option")]
+    pub door: Option<Label>,
+    /// On whose behalf.
+    #[serde(serialize_with = "as_text_option")]
+    pub principal: Option<Label>,
+    /// Who carries it out, when it is not the caller.
+    #[serde(serialize_with = "as_text_option")]
+    pub queue: Option<Label>,
+    /// The key of the operation that it is a step of.
+    #[serde(serialize_with = "as_text_option")]
+    pub parent: Option<Key>,
+    /// How many attempts there were since the last fresh start.
+    pub attempt: Option<u32>,
+    /// The fence of the newest attempt.
+    pub fence: u64,
+    /// How many commands were accepted.
+    pub version: u64,
+    /// How many attempts there may be.
+    pub max_attempts: Option<u32>,
+    /// Name and input, hashed.
+    #[serde(serialize_with = "as_text")]
+    pub fingerprint: Fingerprint,
+    /// When the first command was accepted.
+    #[serde(serialize_with = "as_text_option")]
+    pub created_at: Option<Timestamp>,
+    /// When the newest attempt began.
+    #[serde(serialize_with = "as_text_option")]
+    pub started_at: Option<Timestamp>,
+    /// When it was settled.
+    #[serde(serialize_with = "as_text_option")]
+    pub settled_at: Option<Timestamp>,
+    /// Until when the running attempt may act.
+    #[serde(serialize_with = "as_text_option")]
+    pub lease_until: Option<Timestamp>,
+    /// Before this time no attempt may begin.
+    #[serde(serialize_with = "as_text_option")]
+    pub run_at: Option<Timestamp>,
+    /// Whether the caller got the answer.
+    pub delivery: &'static str,
+    /// Who holds, or held, the newest attempt.
+    pub holder: Option<HolderView>,
+    /// Who settled the last doubt.
+    pub resolved: Option<ResolvedView>,
+    /// The remembered attempts, oldest first; left out of lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<Vec<AttemptView>>,
+    /// What it answered; left out of lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Data>,
+}
+
+/// The process that holds an attempt.
+#[derive(Clone, Debug, Serialize)]
+pub struct HolderView {
+    /// The host's name.
+    #[serde(serialize_with = "as_text")]
+    pub host: Label,
+    /// The process id there.
+    pub pid: u32,
+}
+
+/// Who settled a doubt.
+#[derive(Clone, Debug, Serialize)]
+pub struct ResolvedView {
+    /// The person or the probe.
+    #[serde(serialize_with = "as_text")]
+    pub by: Label,
+    /// When.
+    #[serde(serialize_with = "as_text")]
+    pub at: Timestamp,
+    /// Why.
+    #[serde(serialize_with = "as_text_option")]
+    pub note: Option<Note>,
+}
+
+/// One try.
+#[derive(Clone, Debug, Serialize)]
+pub struct AttemptView {
+    /// Its number.
+    pub attempt: u32,
+    /// Its fence.
+    pub fence: u64,
+    /// When it began.
+    #[serde(serialize_with = "as_text")]
+    pub started_at: Timestamp,
+    /// When it ended.
+    #[serde(serialize_with = "as_text_option")]
+    pub ended_at: Option<Timestamp>,
+    /// What it said last.
+    pub verdict: Option<&'static str>,
+    /// What went wrong.
+    #[serde(serialize_with = "as_text_option")]
+    pub error: Option<Note>,
+}
+
+/// A stored answer: in JSON it is itself where it is JSON, and null where it is not.
+#[derive(Clone, Debug)]
+pub struct Data(pub Option<Arc<[u8]>>);
+
+impl Serialize for Data {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        as_json(&self.0, serializer)
+    }
+}
+
+impl RecordView {
+    /// Shows a record as lists do; `None` when it has forgotten even its key.
+    #[must_use]
+    pub fn of(record: &Record, now: Timestamp) -> Option<Self> {
+        match record {
+            Record::Operation(operation) => Some(Self::operation(&operation.judged_at(now))),
+            Record::Tombstone(tombstone) => Some(Self::tombstone(tombstone)),
+            Record::Stub(_) => None,
+        }
+    }
+
+    /// Shows a record with its attempts and its answer.
+    #[must_use]
+    pub fn detailed(record: &Record, data: Option<Arc<[u8]>>, now: Timestamp) -> Option<Self> {
+        let attempts = match record {
+            Record::Operation(operation) => {
+                let judged = operation.judged_at(now);
+                judged.attempts.iter().map(AttemptView::of).collect()
+            }
+            Record::Tombstone(_) | Record::Stub(_) => vec![],
+        };
+        Some(Self {
+            attempts: Some(attempts),
+            data: Some(Data(data)),
+            ..Self::of(record, now)?
+        })
+    }
+
+    fn operation(operation: &Operation) -> Self {
+        let spec = &operation.spec;
+        let latest = operation.latest();
+        let settled = operation.settled();
+        let holder = latest.and_then(|attempt| attempt.holder.as_ref());
+        Self {
+            namespace: spec.namespace.clone(),
+            key: spec.key.clone(),
+            client_key: spec.client_key.clone(),
+            name: Some(spec.name.clone()),
+            state: operation.state.kind(),
+            ok: settled.map(|settled| settled.outcome.ok),
+            effect: effect_of(operation),
+            class: Some(spec.policy.class.as_str()),
+            on_doubt: Some(spec.policy.on_doubt.as_str()),
+            door: spec.door.clone(),
+            principal: spec.principal.clone(),
+            queue: operation.queue.clone(),
+            parent: spec.parent.as_ref().map(|parent| parent.key.clone()),
+            attempt: Some(operation.attempt),
+            fence: operation.fence.0,
+            version: operation.version.0,
+            max_attempts: spec.policy.max_attempts.map(std::num::NonZero::get),
+            fingerprint: spec.fingerprint,
+            created_at: Some(operation.created_at),
+            started_at: latest.map(|attempt| attempt.started_at),
+            settled_at: settled.map(|settled| settled.at),
+            lease_until: operation.lease_until(),
+            run_at: operation.run_at,
+            delivery: operation.delivery.as_str(),
+            holder: holder.map(|holder| HolderView {
+                host: holder.host.clone(),
+                pid: holder.pid,
+            }),
+            resolved: operation.resolved.as_ref().map(ResolvedView::of),
+            attempts: None,
+            data: None,
+        }
+    }
+
+    fn tombstone(tombstone: &Tombstone) -> Self {
+        Self {
+            namespace: tombstone.namespace.clone(),
+            key: tombstone.key.clone(),
+            client_key: None,
+            name: None,
+            state: StateKind::Tombstone,
+            ok: Some(tombstone.ok),
+            effect: Some(tombstone.effect),
+            class: None,
+            on_doubt: None,
+            door: None,
+            principal: None,
+            queue: None,
+            parent: None,
+            attempt: None,
+            fence: tombstone.fence.0,
+            version: tombstone.version.0,
+            max_attempts: None,
+            fingerprint: tombstone.fingerprint,
+            created_at: None,
+            started_at: None,
+            settled_at: Some(tombstone.settled_at),
+            lease_until: None,
+            run_at: None,
+            delivery: tombstone.delivery.as_str(),
+            holder: None,
+            resolved: None,
+            attempts: None,
+            data: None,
+        }
+    }
+}
+
+/// Says what an operation did, as far as that is known.
+fn effect_of(operation: &Operation) -> Option<Effect> {
+    if let Some(settled) = operation.settled() {
+        return Some(settled.outcome.effect);
+    }
+    match operation.state.kind() {
+        StateKind::Doubtful => Some(Effect::Unknown),
+        // Dead always means: not applied.
+        StateKind::Dead => Some(Effect::Noop),
+        StateKind::Pending
+        | StateKind::Running
+        | StateKind::Succeeded
+        | StateKind::Failed
+        | StateKind::Tombstone
+        | StateKind::Stub => operation.open_since().map(|_| Effect::Unknown),
+    }
+}
+
+impl ResolvedView {
+    fn of(resolved: &Resolved) -> Self {
+        Self {
+            by: resolved.by.clone(),
+            at: resolved.at,
+            note: resolved.note.clone(),
+        }
+    }
+}
+
+impl AttemptView {
+    fn of(attempt: &Attempt) -> Self {
+        Self {
+            attempt: attempt.number,
+            fence: attempt.fence.0,
+            started_at: attempt.started_at,
+            ended_at: attempt.ended_at,
+            verdict: attempt.verdict.map(semel_core::VerdictKind::as_str),
+            error: attempt.error.clone(),
+        }
+    }
+}
+
+/// One accepted command.
+///
+/// Serialized, it is the Event object; what is absent is null.
+#[derive(Clone, Debug, Serialize)]
+pub struct EventView {
+    /// Its number in the log.
+    pub seq: u64,
+    /// When it was accepted.
+    #[serde(serialize_with = "as_text")]
+    pub at: Timestamp,
+    /// The wall, unless the operation was forgotten.
+    #[serde(serialize_with = "as_text_option")]
+    pub namespace: Option<Namespace>,
+    /// The key, unless it was forgotten.
+    #[serde(serialize_with = "as_text_option")]
+    pub key: Option<Key>,
+    /// What was asked.
+    pub command: &'static str,
+    /// The state afterwards, if anything is stored.
+    pub state: Option<&'static str>,
+    /// The fence afterwards.
+    pub fence: u64,
+    /// Who gave an operator's command.
+    #[serde(serialize_with = "as_text_option")]
+    pub by: Option<Label>,
+}
+
+impl EventView {
+    /// Shows a log entry of the operation with this name.
+    #[must_use]
+    pub fn of(logged: &Logged, name: Option<(Namespace, Key)>) -> Self {
+        let entry = &logged.entry;
+        let (namespace, key) = name.unzip();
+        Self {
+            seq: logged.seq,
+            at: entry.at,
+            namespace,
+            key,
+            command: entry.command.name(),
+            state: entry.state.map(StateKind::as_str),
+            fence: entry.fence.0,
+            by: entry.command.by().cloned(),
+        }
+    }
+}
