@@ -1,37 +1,85 @@
 //! The `semel` command.
 
+mod advice;
 mod args;
+mod child;
 mod commands;
+mod context;
+mod failure;
+mod found;
+mod liveness;
+mod order;
 mod printer;
+mod probe;
+mod selection;
 mod settings;
+mod table;
+mod usage;
+mod words;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
 use self::args::{Args, Verb};
+use self::context::Context;
+use self::failure::Failure;
 use self::printer::Printer;
+use self::settings::Settings;
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return printer::usage(&error),
+        Err(error) => return usage::explain(&error),
     };
-    let printer = Printer::new(args.json);
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
+    let printer = Printer::new(args.global.json, args.global.quiet);
+    // These two are about the command itself and work where nothing can be set.
+    let about_itself = match &args.verb {
+        Verb::Completions(args) => Some(commands::completions::run(&printer, args)),
+        Verb::Man(args) => Some(commands::man::run(&printer, args)),
+        _ => None,
+    };
+    if let Some(code) = about_itself {
+        let code = code.unwrap_or_else(|failure| printer.failure(&failure));
+        return printer.finish(code);
+    }
+    let settings = match Settings::load(&args.global) {
+        Ok(settings) => settings,
+        Err(failure) => return printer.failure(&failure),
+    };
+    let context = Context { settings, printer };
+    let code = match start(&context, args.verb) {
+        Ok(code) => code,
+        Err(failure) => context.printer.failure(&failure),
+    };
+    context.printer.finish(code)
+}
+
+fn start(context: &Context, verb: Verb) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => return printer.fail("internal", &error.to_string(), None),
-    };
-    let ended = runtime.block_on(async {
-        match &args.verb {
-            Verb::Verify => commands::verify::run(&args, &printer).await,
+        .map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
+    runtime.block_on(async {
+        match verb {
+            Verb::Run(run) => commands::run::run(context, &run).await,
+            Verb::Ensure(ensure) => commands::ensure::run(context, &ensure).await,
+            Verb::Key(key) => commands::key::run(context, &key),
+            Verb::List(args) => commands::list::run(context, &args).await,
+            Verb::Show(args) => commands::show::run(context, &args).await,
+            Verb::Log(args) => commands::log::run(context, &args).await,
+            Verb::Resolve(args) => commands::resolve::run(context, &args).await,
+            Verb::Retry(args) => commands::retry::run(context, &args).await,
+            Verb::Cancel(args) => commands::cancel::run(context, &args).await,
+            Verb::Forget(args) => commands::forget::run(context, &args).await,
+            Verb::Stats(_) => commands::stats::run(context).await,
+            Verb::Doctor(args) => commands::doctor::run(context, &args).await,
+            Verb::Backup(args) => commands::backup::run(context, &args).await,
+            Verb::Restore(args) => commands::restore::run(context, &args).await,
+            Verb::Verify => commands::verify::run(context).await,
+            Verb::Config(args) => Ok(commands::config::run(context, &args)),
+            Verb::Completions(args) => commands::completions::run(&context.printer, &args),
+            Verb::Man(args) => commands::man::run(&context.printer, &args),
         }
-    });
-    match ended {
-        Ok(code) => code,
-        Err(error) => printer.error(&error),
-    }
+    })
 }

@@ -1,97 +1,150 @@
 //! All that is written: data to standard output, everything else to standard error.
 
-use std::io::Write as _;
+use std::cell::RefCell;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use semel::Error;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use serde_json::json;
 
-/// The exit code of a usage error.
-const USAGE: u8 = 64;
+use crate::failure::Failure;
 
 /// Writes for people, or for programs.
 #[derive(Debug)]
 pub(crate) struct Printer {
     json: bool,
+    quiet: bool,
+    /// Why standard output takes nothing any more.
+    closed: RefCell<Option<io::Error>>,
 }
 
 impl Printer {
-    pub(crate) const fn new(json: bool) -> Self {
-        Self { json }
+    pub(crate) const fn new(json: bool, quiet: bool) -> Self {
+        Self {
+            json,
+            quiet,
+            closed: RefCell::new(None),
+        }
+    }
+
+    /// Says whether programs read the answer.
+    pub(crate) const fn is_json(&self) -> bool {
+        self.json
     }
 
     /// Writes an answer: one JSON object, or lines for people.
-    pub(crate) fn answer(&self, json: &serde_json::Value, lines: &str) {
+    pub(crate) fn answer(&self, json: &impl Serialize, lines: &str) {
         if self.json {
-            out(&json.to_string())
+            self.object(json);
         } else {
-            out(lines)
+            self.line(lines);
         }
     }
 
-    pub(crate) fn error(&self, error: &Error) -> ExitCode {
-        self.fail_with(
-            error.code(),
-            &error.to_string(),
-            error.hint(),
-            error.retryable(),
-        )
+    /// Writes one JSON object on a line of its own.
+    pub(crate) fn object(&self, json: &impl Serialize) {
+        match serde_json::to_string(json) {
+            Ok(text) => self.line(&text),
+            Err(error) => self.close(io::Error::other(error)),
+        }
     }
 
-    pub(crate) fn fail(&self, code: &str, message: &str, hint: Option<&str>) -> ExitCode {
-        self.fail_with(code, message, hint, false)
+    /// Writes a line of data.
+    pub(crate) fn line(&self, text: &str) {
+        if !self.is_closed() {
+            let written = writeln!(anstream::stdout(), "{text}");
+            written.unwrap_or_else(|error| self.close(error));
+        }
     }
 
-    fn fail_with(
-        &self,
-        code: &str,
-        message: &str,
-        hint: Option<&str>,
-        retryable: bool,
-    ) -> ExitCode {
+    /// Says whether nobody takes the data any more, so that there is no need to make more of it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.borrow().is_some()
+    }
+
+    /// Says whether whoever read the data has gone, without writing anything.
+    pub(crate) fn is_left(&self) -> bool {
+        let stdout = io::stdout();
+        let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+        // What cannot be found out shows at the next write.
+        let seen = poll(&mut watched, Some(&Timespec::default()));
+        seen.is_ok()
+            && watched[0]
+                .revents()
+                .intersects(PollFlags::ERR | PollFlags::HUP)
+    }
+
+    fn close(&self, error: io::Error) {
+        *self.closed.borrow_mut() = Some(error);
+    }
+
+    /// Tells a person at a terminal what happened.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet && io::stderr().is_terminal() {
+            err(&format!("semel: {text}"));
+        }
+    }
+
+    /// Tells what must be known, at a terminal or not.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.quiet {
+            err(&format!("semel: {text}"));
+        }
+    }
+
+    /// Says what to do next.
+    pub(crate) fn hint(&self, text: &str) {
+        if !self.quiet {
+            err(&format!("hint: {text}"));
+        }
+    }
+
+    /// Tells why it went wrong.
+    pub(crate) fn failure(&self, failure: &Failure) -> ExitCode {
         if self.json {
-            let error = serde_json::json!({
-                "ok": false,
-                "error": {"code": code, "message": message, "hint": hint, "retryable": retryable},
-            });
-            out(&error.to_string());
+            self.object(&failure_object(failure));
         }
-        err(&format!("semel: {message}"));
-        if let Some(hint) = hint {
-            err(&format!("hint: {hint}"));
+        explain(failure);
+        ExitCode::from(failure.exit())
+    }
+
+    /// Ends the process's output; data that could not be written is a failure of its own, unless
+    /// whoever read it has read enough.
+    pub(crate) fn finish(&self, code: ExitCode) -> ExitCode {
+        match self.closed.take() {
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                let text = format!("standard output cannot be written: {error}");
+                explain(&Failure::internal(text));
+                ExitCode::from(125)
+            }
+            Some(_) | None => code,
         }
-        ExitCode::from(exit_code(code))
     }
 }
 
-/// Writes what clap has to say: help and version are answers, the rest is a usage error.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // Whoever closed the pipe does not want to read it.
-    drop(error.print());
-    if error.use_stderr() {
-        ExitCode::from(USAGE)
-    } else {
-        ExitCode::SUCCESS
+/// Makes the JSON of an error.
+pub(crate) fn failure_object(failure: &Failure) -> serde_json::Value {
+    json!({
+        "ok": false,
+        "error": {
+            "code": failure.code,
+            "message": failure.message,
+            "hint": failure.hint,
+            "retryable": failure.retryable,
+        },
+    })
+}
+
+/// Writes the lines for people.
+pub(crate) fn explain(failure: &Failure) {
+    err(&format!("semel: {}", failure.message));
+    if let Some(hint) = &failure.hint {
+        err(&format!("hint: {hint}"));
     }
 }
 
-/// Returns the exit code of an error, the same at every command.
-fn exit_code(code: &str) -> u8 {
-    match code {
-        "in_doubt" => 120,
-        "key_reused" => 121,
-        "in_flight" | "breaker_open" => 122,
-        "dead" | "expired" => 123,
-        "invalid_key" | "invalid_input" | "too_large" => USAGE,
-        "not_found" => 1,
-        _ => 125,
-    }
-}
-
-// A broken pipe is not an error: whoever read has read enough.
-fn out(text: &str) {
-    drop(writeln!(std::io::stdout(), "{text}"));
-}
-
+// What cannot be said on standard error cannot be said at all.
 fn err(text: &str) {
-    drop(writeln!(std::io::stderr(), "{text}"));
+    drop(writeln!(anstream::stderr(), "{text}"));
 }

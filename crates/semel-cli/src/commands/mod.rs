@@ -1,3 +1,20 @@
 //! One file per verb.
 
+pub(crate) mod backup;
+pub(crate) mod cancel;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod ensure;
+pub(crate) mod forget;
+pub(crate) mod key;
+pub(crate) mod list;
+pub(crate) mod log;
+pub(crate) mod man;
+pub(crate) mod resolve;
+pub(crate) mod restore;
+pub(crate) mod retry;
+pub(crate) mod run;
+pub(crate) mod show;
+pub(crate) mod stats;
 pub(crate) mod verify;

@@ -2,17 +2,13 @@
 
 use std::process::ExitCode;
 
-use semel::{Engine, Error};
 use serde_json::json;
 
-use crate::args::Args;
-use crate::printer::Printer;
-use crate::settings;
+use crate::context::Context;
+use crate::failure::Failure;
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<ExitCode, Error> {
-    let url = settings::store_url(args.store.as_deref())?;
-    settings::refuse_missing(&url)?;
-    let engine = Engine::open(&url).await?;
+pub(crate) async fn run(context: &Context) -> Result<ExitCode, Failure> {
+    let engine = context.open_existing().await?;
     let verified = engine.verify().await?;
     let json = json!({
         "ok": verified.is_clean(),
@@ -33,7 +29,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<ExitCode, Erro
         None => format!("{counts}: all agree"),
         Some(difference) => format!("{counts}, then {difference}"),
     };
-    printer.answer(&json, &lines);
+    context.printer.answer(&json, &lines);
     Ok(if verified.is_clean() {
         ExitCode::SUCCESS
     } else {

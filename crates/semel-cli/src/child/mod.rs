@@ -1,0 +1,137 @@
+//! A child process: started with a lock that outlives us, its output passed on and recorded, signals
+//! forwarded, its end awaited.
+
+pub(crate) mod output;
+pub(crate) mod recording;
+pub(crate) mod signals;
+
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use self::output::Pump;
+use self::recording::{Recording, Shared};
+use self::signals::Signals;
+
+/// How long a child has, after it was asked to end, before it is killed.
+const KILL_AFTER: Duration = Duration::from_secs(5);
+
+/// How a child ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) timed_out: bool,
+    pub(crate) recording: Recording,
+}
+
+impl Ended {
+    /// Returns the exit code that a shell would report.
+    pub(crate) fn exit_code(&self) -> u8 {
+        if self.timed_out {
+            return TIMED_OUT;
+        }
+        let code = match self.status.signal() {
+            Some(signal) => 128 + signal,
+            None => self.status.code().unwrap_or_else(|| i32::from(u8::MAX)),
+        };
+        u8::try_from(code).unwrap_or(u8::MAX)
+    }
+}
+
+/// The exit code after a timeout, as `timeout` has it.
+pub(crate) const TIMED_OUT: u8 = 124;
+
+/// A child that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    pump: Pump,
+    recording: Arc<Shared>,
+}
+
+/// Starts a child whose output is recorded; `spawn` is what starts it.
+///
+/// All that can fail by itself is done before: an error means that there is no child.
+pub(crate) fn start(
+    mut command: Command,
+    live: bool,
+    spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
+) -> io::Result<Running> {
+    let recording = Arc::new(Shared::default());
+    let (inlets, pump) = Pump::start(live, &recording)?;
+    let child = spawn(command.stdout(inlets.stdout).stderr(inlets.stderr))?;
+    Ok(Running {
+        child,
+        pump,
+        recording,
+    })
+}
+
+impl Running {
+    /// Waits for the child's end, and ends it after the timeout.
+    pub(crate) async fn end(
+        mut self,
+        signals: &Signals,
+        timeout: Option<Duration>,
+    ) -> io::Result<Ended> {
+        let pid = pid_of(&self.child)?;
+        signals.forward_to(Some(pid));
+        let exited = tokio::task::spawn_blocking(move || exited(pid));
+        tokio::pin!(exited);
+        let mut timed_out = false;
+        let done = async {
+            if let Some(timeout) = timeout {
+                tokio::select! {
+                    biased;
+                    ended = &mut exited => return ended,
+                    () = tokio::time::sleep(timeout) => {}
+                }
+                timed_out = true;
+                // It can only fail when the child has ended, and then there is nothing to end.
+                let _ = kill_process(pid, Signal::TERM);
+                tokio::select! {
+                    biased;
+                    ended = &mut exited => return ended,
+                    () = tokio::time::sleep(KILL_AFTER) => {}
+                }
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            exited.await
+        };
+        done.await.map_err(io::Error::other)??;
+        // From here on the number may be given to another process.
+        signals.forward_to(None);
+        let status = self.child.wait()?;
+        self.pump.finish()?;
+        Ok(Ended {
+            status,
+            timed_out,
+            recording: self.recording.take(),
+        })
+    }
+}
+
+fn pid_of(child: &Child) -> io::Result<Pid> {
+    let number = i32::try_from(child.id()).ok();
+    number
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| io::Error::other("the child has no number"))
+}
+
+/// Waits until the child has ended, and leaves it to be collected: so its number stays its own.
+fn exited(pid: Pid) -> io::Result<()> {
+    loop {
+        match waitid(
+            WaitId::Pid(pid),
+            WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+        ) {
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a child wrote, in the order in which it was read.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The most output that is kept. Beyond it only its size is known: the effect is never repeated
+/// because its output was large.
+pub(crate) const OUTPUT_MAX: usize = 8 * 1024 * 1024;
+
+/// The most changes between the two streams that are remembered; a child that mixes them more finely
+/// gets all of its standard output replayed before all of its standard error.
+const TURNS_MAX: usize = 16 * 1024;
+
+/// The bytes of both streams, and how they took turns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recording {
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    /// Stream and number of bytes, in order.
+    turns: Vec<(u8, u64)>,
+    /// Whether there were more turns than are remembered.
+    unordered: bool,
+    pub(crate) stdout_size: u64,
+    pub(crate) stderr_size: u64,
+}
+
+impl Recording {
+    /// Says whether more was written than is kept.
+    pub(crate) const fn is_truncated(&self) -> bool {
+        self.stdout_size + self.stderr_size > OUTPUT_MAX as u64
+    }
+
+    fn add(&mut self, stream: u8, bytes: &[u8]) {
+        let size = bytes.len() as u64;
+        let total = if stream == 1 {
+            &mut self.stdout_size
+        } else {
+            &mut self.stderr_size
+        };
+        *total += size;
+        if self.is_truncated() {
+            // A part must not pass for the whole: nothing of it is kept.
+            (self.stdout, self.stderr, self.turns) = (vec![], vec![], vec![]);
+            return;
+        }
+        let kept = if stream == 1 {
+            &mut self.stdout
+        } else {
+            &mut self.stderr
+        };
+        kept.extend_from_slice(bytes);
+        if let Some((last, length)) = self.turns.last_mut()
+            && *last == stream
+        {
+            *length += size;
+        } else if self.turns.len() < TURNS_MAX {
+            self.turns.push((stream, size));
+        } else {
+            self.unordered = true;
+        }
+    }
+
+    /// Returns how the streams took turns; `None` when there were too many.
+    pub(crate) fn turns(&self) -> Option<&[(u8, u64)]> {
+        (!self.unordered).then_some(&self.turns)
+    }
+}
+
+/// A recording that several threads add to.
+#[derive(Debug, Default)]
+pub(crate) struct Shared(Mutex<Recording>);
+
+impl Shared {
+    pub(crate) fn add(&self, stream: u8, bytes: &[u8]) {
+        self.lock().add(stream, bytes);
+    }
+
+    /// Takes all that was recorded.
+    pub(crate) fn take(&self) -> Recording {
+        std::mem::take(&mut self.lock())
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Recording> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_kept_in_order_and_joined() {
+        let mut recording = Recording::default();
+        for (stream, bytes) in [(1, "a"), (1, "b"), (2, "c"), (1, "d")] {
+            recording.add(stream, bytes.as_bytes());
+        }
+        assert_eq!(recording.turns(), Some(&[(1, 2), (2, 1), (1, 1)][..]));
+        assert_eq!(
+            (&*recording.stdout, &*recording.stderr),
+            (&b"abd"[..], &b"c"[..])
+        );
+    }
+
+    #[test]
+    fn beyond_the_limit_only_sizes_are_known() {
+        let mut recording = Recording::default();
+        recording.add(1, &vec![0; OUTPUT_MAX]);
+        assert!(!recording.is_truncated());
+        recording.add(2, b"x");
+        recording.add(1, b"y");
+        assert!(recording.is_truncated());
+        assert_eq!(recording.stdout.len() + recording.stderr.len(), 0);
+        assert_eq!(recording.stdout_size, OUTPUT_MAX as u64 + 1);
+    }
+
+    #[test]
+    fn too_many_turns_lose_their_order_and_no_bytes() {
+        let mut recording = Recording::default();
+        for _ in 0..TURNS_MAX {
+            recording.add(1, b"o");
+            recording.add(2, b"e");
+        }
+        assert_eq!(recording.turns(), None);
+        assert_eq!(
+            (recording.stdout.len(), recording.stderr.len()),
+            (TURNS_MAX, TURNS_MAX)
+        );
+    }
+}

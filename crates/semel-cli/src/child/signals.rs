@@ -1,0 +1,135 @@
+//! Signals: what is sent to us is meant for the child.
+//!
+//! The child is in our process group, so that a pipeline, a terminal's Ctrl-C and a kill of the whole
+//! group work as if we were not there. What the terminal sends reaches the child by itself; what
+//! somebody sends to us alone is passed on.
+
+use std::ffi::c_int;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::iterator::exfiltrator::origin::Origin;
+use signal_hook::iterator::{Handle, SignalsInfo};
+use signal_hook::low_level::siginfo::Cause;
+use tokio::sync::{Notify, watch};
+
+const HEARD: [c_int; 8] = [
+    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT,
+];
+
+/// Those that end a process which does not listen for them.
+const ASK_TO_END: [c_int; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+
+/// Listens for signals until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    shared: Arc<Shared>,
+    asked: watch::Receiver<Option<c_int>>,
+    handle: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    child: Mutex<Option<Pid>>,
+    /// The first signal that came while there was no child.
+    asked: watch::Sender<Option<c_int>>,
+    /// Somebody wants to stop us for a while.
+    stop: Notify,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> io::Result<Self> {
+        let mut signals = SignalsInfo::<WithOrigin>::new(HEARD)?;
+        let handle = signals.handle();
+        let (sender, asked) = watch::channel(None);
+        let shared = Arc::new(Shared {
+            child: Mutex::default(),
+            asked: sender,
+            stop: Notify::new(),
+        });
+        let listener = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || signals.forever().for_each(|origin| listener.heard(&origin)))?;
+        Ok(Self {
+            shared,
+            asked,
+            handle,
+            thread: Some(thread),
+        })
+    }
+
+    /// Passes signals on to this child from now on, or to nobody.
+    pub(crate) fn forward_to(&self, child: Option<Pid>) {
+        *self.shared.child() = child;
+    }
+
+    /// Waits until somebody asks us to end while there is no child.
+    pub(crate) async fn asked_to_end(&self) -> c_int {
+        let mut asked = self.asked.clone();
+        loop {
+            if let Some(signal) = *asked.borrow_and_update() {
+                return signal;
+            }
+            if asked.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Returns the signal that asked us to end while there was no child.
+    pub(crate) fn was_asked_to_end(&self) -> Option<c_int> {
+        *self.asked.borrow()
+    }
+
+    /// Waits until somebody wants to stop us for a while; [`stop`] then does it.
+    pub(crate) async fn asked_to_stop(&self) {
+        self.shared.stop.notified().await;
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// Stops this process until it is continued.
+pub(crate) fn stop() -> io::Result<()> {
+    Ok(kill_process(rustix::process::getpid(), Signal::STOP)?)
+}
+
+impl Shared {
+    fn child(&self) -> MutexGuard<'_, Option<Pid>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard(&self, origin: &Origin) {
+        if let Some(pid) = *self.child()
+            // What the terminal sends goes to the whole group, the child included.
+            && origin.cause != Cause::Kernel
+            && let Some(signal) = Signal::from_named_raw(origin.signal)
+        {
+            // It can only fail when the child has ended.
+            let _ = kill_process(pid, signal);
+        }
+        if origin.signal == SIGTSTP {
+            self.stop.notify_one();
+        }
+        if self.child().is_none() && ASK_TO_END.contains(&origin.signal) {
+            self.asked.send_if_modified(|asked| {
+                let first = asked.is_none();
+                asked.get_or_insert(origin.signal);
+                first
+            });
+        }
+    }
+}

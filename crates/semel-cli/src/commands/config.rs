@@ -1,0 +1,58 @@
+//! `semel config`
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use crate::args::look::{Config, ConfigVerb};
+use crate::context::Context;
+use crate::settings::{SETTINGS, Setting};
+use crate::table::{self, Cell};
+
+pub(crate) fn run(context: &Context, args: &Config) -> ExitCode {
+    match args.verb {
+        ConfigVerb::Show => show(context),
+    }
+    ExitCode::SUCCESS
+}
+
+fn show(context: &Context) {
+    if context.printer.is_json() {
+        for setting in &SETTINGS {
+            context.printer.object(&json!({
+                "name": setting.name,
+                "value": shown(context, setting),
+                "origin": context.settings.value(setting).origin.to_string(),
+                "env": setting.env,
+                "about": setting.about,
+            }));
+        }
+        return;
+    }
+    let head = ["SETTING", "VALUE", "FROM", "ENVIRONMENT", "ABOUT"];
+    let mut rows = vec![head.map(Cell::from)];
+    rows.extend(SETTINGS.iter().map(|setting| {
+        let value = shown(context, setting).unwrap_or_else(|| "-".to_owned());
+        let origin = &context.settings.value(setting).origin;
+        [
+            setting.name.into(),
+            value.into(),
+            origin.into(),
+            setting.env.into(),
+            setting.about.into(),
+        ]
+    }));
+    for line in table::lines(&rows) {
+        context.printer.line(&line);
+    }
+}
+
+/// Returns what may be seen of a value; `None` when it is not set.
+fn shown(context: &Context, setting: &Setting) -> Option<String> {
+    let value = &context.settings.value(setting).text;
+    match (value.is_empty(), setting.secret) {
+        (true, _) => None,
+        (false, true) => Some("(set)".to_owned()),
+        (false, false) => Some(value.clone()),
+    }
+}

@@ -1,0 +1,99 @@
+//! What a doctor looks at on the disk.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use semel::Engine;
+
+use super::{Check, Grade};
+
+/// Less free space than this is soon used up by a busy ledger.
+const FREE_WARN: u64 = 1 << 30;
+
+/// Less free space than this may not take the next checkpoint of the write-ahead log.
+const FREE_BAD: u64 = 64 << 20;
+
+/// Looks whether anybody else can read the ledger.
+pub(super) fn permissions(path: &Path) -> Check {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) | None => Path::new("."),
+    };
+    let mut open = vec![];
+    let mut files = vec![path.to_path_buf()];
+    files.extend(["-wal", "-shm", "-notes"].map(|end| beside(path, end)));
+    for (path, wanted) in files
+        .iter()
+        .map(|path| (path.as_path(), if path.is_dir() { 0o700 } else { 0o600 }))
+        .chain([(directory, 0o700)])
+    {
+        // What is not there is open to nobody.
+        let Ok(found) = std::fs::metadata(path) else {
+            continue;
+        };
+        let mode = found.permissions().mode() & 0o777;
+        if mode & !wanted != 0 {
+            open.push((path.to_path_buf(), mode, wanted));
+        }
+    }
+    let Some((path, mode, wanted)) = open.first() else {
+        return Check::new(
+            "permissions",
+            Grade::Ok,
+            "only the owner can read the store",
+        );
+    };
+    let text = format!("{} has mode {mode:04o}", path.display());
+    // A directory that others may list shows only that there is a ledger.
+    let grade = if open.iter().all(|(path, ..)| path == directory) {
+        Grade::Warn
+    } else {
+        Grade::Bad
+    };
+    Check::new("permissions", grade, text).hint(format!("chmod {wanted:04o} {}", path.display()))
+}
+
+/// Looks how much room is left.
+pub(super) fn disk(path: &Path) -> Check {
+    let found = match rustix::fs::statvfs(path) {
+        Ok(found) => found,
+        Err(error) => return Check::new("disk", Grade::Warn, format!("unknown: {error}")),
+    };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let text = format!("{} MiB free", free >> 20);
+    match free {
+        0..FREE_BAD => Check::new("disk", Grade::Bad, text),
+        FREE_BAD..FREE_WARN => Check::new("disk", Grade::Warn, text),
+        FREE_WARN.. => return Check::new("disk", Grade::Ok, text),
+    }
+    .hint("make room: an outcome that cannot be stored is a doubt")
+}
+
+/// Looks for outcomes that wait beside the store; opening it has just delivered all that could be.
+pub(super) fn notes(engine: &Engine) -> Check {
+    let directory = engine.store().notes();
+    let waiting = directory.as_deref().map_or(0, count);
+    match (waiting, directory) {
+        (0, _) | (_, None) => Check::new("notes", Grade::Ok, "none waiting"),
+        (waiting, Some(directory)) => Check::new(
+            "notes",
+            Grade::Warn,
+            format!("{waiting} could not be delivered"),
+        )
+        .hint(format!(
+            "they are in {}: outcomes that the ledger could not take",
+            directory.display()
+        )),
+    }
+}
+
+fn count(directory: &Path) -> usize {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    entries.count()
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}

@@ -1,0 +1,291 @@
+//! `semel resolve`
+
+use std::io::Read as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use semel::core::ledger::{Attempt, Command, Decision, Expire, Rejection, StateKind, decide};
+use semel::store::PAYLOAD_MAX;
+use semel::{Effect, Engine, Note};
+
+use super::run::data::RunData;
+use super::run::listen;
+use crate::args::operate::Resolve;
+use crate::args::values::StateWord;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::found::Found;
+use crate::liveness;
+use crate::order::{Choice, Desk, refused};
+use crate::probe;
+use crate::selection::{Selection, Tally, select, unconfirmed};
+
+pub(crate) async fn run(context: &Context, args: &Resolve) -> Result<ExitCode, Failure> {
+    let desk = Desk::new(&args.said)?;
+    let known = Known::new(args)?;
+    let engine = context.open_existing().await?;
+    let states = [StateWord::Doubtful];
+    let clerk = Clerk {
+        context,
+        engine: &engine,
+        desk: &desk,
+        known: &known,
+    };
+    let key = args.key.as_deref();
+    match select(context, &engine, key, &args.filters, &states).await? {
+        Selection::One(found) => {
+            clerk.resolve(&found, args.yes).await?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Selection::Many { found, more } => clerk.resolve_many(&found, more, args.yes).await,
+    }
+}
+
+/// What is known about the doubted effect, or who knows it.
+enum Known {
+    Already(Choice),
+    Probe { command: String, effect: Effect },
+}
+
+impl Known {
+    fn new(args: &Resolve) -> Result<Self, Failure> {
+        let usual = if args.failed {
+            Effect::Unknown
+        } else {
+            Effect::Updated
+        };
+        let effect = args.effect.unwrap_or(usual);
+        Ok(match &args.known.probe {
+            Some(command) => Self::Probe {
+                command: command.clone(),
+                effect,
+            },
+            None if args.known.done => Self::Already(Choice::Done {
+                ok: !args.failed,
+                effect,
+                data: args.data.as_deref().map(data).transpose()?,
+            }),
+            None => Self::Already(Choice::NotDone),
+        })
+    }
+
+    const fn words(&self) -> &'static str {
+        match self {
+            Self::Already(choice) => choice.words(),
+            Self::Probe { .. } => "ask the probe and resolve by its answer",
+        }
+    }
+}
+
+/// Makes the answer that later callers get of what a probe wrote: as a recorded command, where a
+/// command is replayed, and as plain JSON otherwise.
+fn answer_of(found: &Found, data: &RunData) -> Vec<u8> {
+    let spec = found.operation().map(|operation| &operation.spec);
+    let door = spec.and_then(|spec| spec.door.as_ref());
+    if door.is_some_and(|door| door.as_str() == "run") {
+        data.to_json()
+    } else {
+        data.plain_json()
+    }
+}
+
+/// Reads the answer that later callers are to get.
+fn data(text: &str) -> Result<Vec<u8>, Failure> {
+    let bytes = match text.strip_prefix('@') {
+        None => text.as_bytes().to_vec(),
+        Some("-") => read(std::io::stdin(), "standard input")?,
+        Some(path) => {
+            let file = std::fs::File::open(path)
+                .map_err(|error| Failure::input(format!("--data: {path}: {error}")))?;
+            read(file, path)?
+        }
+    };
+    match serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(Failure::input(format!("--data is not JSON: {error}"))
+            .hint("a text needs its own quotes: --data '\"text\"'")),
+    }
+}
+
+fn read(from: impl std::io::Read, name: &str) -> Result<Vec<u8>, Failure> {
+    let mut bytes = vec![];
+    let limit = PAYLOAD_MAX as u64 + 1;
+    from.take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::input(format!("--data: {name}: {error}")))?;
+    if bytes.len() > PAYLOAD_MAX {
+        return Err(Failure::too_large("the answer", PAYLOAD_MAX));
+    }
+    Ok(bytes)
+}
+
+struct Clerk<'a> {
+    context: &'a Context,
+    engine: &'a Engine,
+    desk: &'a Desk,
+    known: &'a Known,
+}
+
+impl Clerk<'_> {
+    async fn resolve(&self, found: &Found, yes: bool) -> Result<(), Failure> {
+        let found = self.ended(found).await?;
+        self.check_holders(&found, yes)?;
+        let (desk, choice) = match self.known {
+            Known::Already(choice) => (self.desk.clone(), choice.clone()),
+            Known::Probe { .. } if self.desk.dry_run => {
+                return self.desk.announce(
+                    self.context,
+                    &found,
+                    self.known.words(),
+                    &Choice::NotDone,
+                );
+            }
+            Known::Probe { command, effect } => self.ask(&found, command, *effect).await?,
+        };
+        desk.decide(self.context, self.engine, &found, choice).await
+    }
+
+    async fn resolve_many(
+        &self,
+        found: &[Found],
+        more: bool,
+        yes: bool,
+    ) -> Result<ExitCode, Failure> {
+        let rehearsal = Desk {
+            dry_run: self.desk.dry_run || !yes,
+            ..self.desk.clone()
+        };
+        let clerk = Clerk {
+            desk: &rehearsal,
+            ..*self
+        };
+        let mut tally = Tally::default();
+        for one in found {
+            // The word for many is none about a holder that may still act: that needs a look each.
+            let answer = clerk.resolve(one, false).await;
+            tally.count(self.context, one, answer);
+        }
+        if rehearsal.dry_run && !self.desk.dry_run && !found.is_empty() {
+            return Err(unconfirmed(found.len(), self.known.words()));
+        }
+        Ok(tally.finish(self.context, "resolved", more))
+    }
+
+    /// Returns the operation once its attempt has ended: a holder that is gone holds nothing.
+    async fn ended(&self, found: &Found) -> Result<Found, Failure> {
+        let running = found
+            .operation()
+            .filter(|_| found.state() == StateKind::Running);
+        let Some((operation, attempt)) = running.and_then(|it| Some((it, it.latest()?))) else {
+            return Ok(found.clone());
+        };
+        let holder = attempt.holder.as_ref();
+        if !holder.is_some_and(semel::holder::is_gone) || self.is_held(found, attempt) {
+            let until = operation.lease_until();
+            let mut failure = refused(found, Rejection::InFlight { until });
+            failure.message = format!(
+                "{}: attempt {} is running: {}; {}",
+                found.key,
+                attempt.number,
+                self.holder(found, attempt),
+                liveness::lease(attempt, found.now)
+            );
+            return Err(failure.hint(
+                "what runs cannot be resolved: wait for it, or end its process and wait for its lease to end",
+            ));
+        }
+        if self.desk.dry_run {
+            let gone = Some(attempt.fence);
+            let expire = Command::Expire(Expire { gone });
+            let decision = decide(Some(&found.record), &expire, found.now);
+            return match decision.map_err(|rejection| refused(found, rejection))? {
+                Decision::Write(write) => Ok(write
+                    .next
+                    .map_or_else(|| found.clone(), |next| found.with(Arc::new(next)))),
+                Decision::Answer(_) => Ok(found.clone()),
+            };
+        }
+        let noticed = self.engine.notice_gone(&found.namespace, &found.key);
+        let record = noticed.await?;
+        Ok(record.map_or_else(|| found.clone(), |record| found.with(record)))
+    }
+
+    /// Tells who held the doubted attempts, and refuses while one of them may still act.
+    fn check_holders(&self, found: &Found, yes: bool) -> Result<(), Failure> {
+        let Some(operation) = found.operation() else {
+            return Ok(());
+        };
+        let judged = operation.judged_at(found.now);
+        for attempt in judged.attempts.iter().filter(|attempt| attempt.open) {
+            self.context.printer.note(&format!(
+                "{}: attempt {} was held by {}; {}",
+                found.key,
+                attempt.number,
+                self.holder(found, attempt),
+                liveness::lease(attempt, found.now)
+            ));
+        }
+        let acting = liveness::may_act(&judged, found.now, |attempt| self.is_held(found, attempt));
+        let Some(attempt) = acting.first().filter(|_| !yes) else {
+            return Ok(());
+        };
+        let mut failure = refused(found, Rejection::InFlight { until: None });
+        failure.message = format!(
+            "{}: the holder of attempt {} may still act: {}; {}",
+            found.key,
+            attempt.number,
+            self.holder(found, attempt),
+            liveness::lease(attempt, found.now)
+        );
+        Err(failure.hint("make sure that it does nothing any more, then add --yes"))
+    }
+
+    /// Says whether a process that an attempt started is there.
+    fn is_held(&self, found: &Found, attempt: &Attempt) -> bool {
+        let (namespace, key) = (&found.namespace, &found.key);
+        self.engine.is_held(namespace, key, attempt.fence)
+    }
+
+    fn holder(&self, found: &Found, attempt: &Attempt) -> String {
+        liveness::holder(attempt, self.is_held(found, attempt))
+    }
+
+    /// Asks a probe, and says so in the note.
+    async fn ask(
+        &self,
+        found: &Found,
+        command: &str,
+        effect: Effect,
+    ) -> Result<(Desk, Choice), Failure> {
+        let attempt = found.operation().map_or(0, |operation| operation.attempt);
+        let mut shell = probe::shell(command);
+        shell
+            .env("SEMEL_KEY", found.key.as_str())
+            .env("SEMEL_NAMESPACE", found.namespace.as_str())
+            .env("SEMEL_FENCE", found.record.fence().0.to_string())
+            .env("SEMEL_ATTEMPT", attempt.to_string());
+        let (choice, exit) = match probe::look(shell, &listen()?).await? {
+            probe::Found::Done(data) => (
+                Choice::Done {
+                    ok: true,
+                    effect: data.declared().effect().unwrap_or(effect),
+                    data: Some(answer_of(found, &data)),
+                },
+                0,
+            ),
+            probe::Found::NotDone => (Choice::NotDone, 1),
+            probe::Found::Unknown(how) => {
+                let text = format!("{}: the probe does not know ({how})", found.key);
+                return Err(Failure::new("in_doubt", text)
+                    .hint("it stays in doubt; say --done or --not-done once you know"));
+            }
+        };
+        let said = format!("the probe `{command}` exited {exit}");
+        let note = self.desk.note.clone().or_else(|| Note::from_lossy(&said));
+        let desk = Desk {
+            note,
+            ..self.desk.clone()
+        };
+        Ok((desk, choice))
+    }
+}

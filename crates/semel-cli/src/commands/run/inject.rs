@@ -1,0 +1,131 @@
+//! `SEMEL_INJECT`: faults on purpose, so that people can test their own scripts.
+
+use rustix::process::{Signal, kill_process};
+use semel::{Engine, Fault, Point};
+
+use crate::failure::Failure;
+use crate::settings::nearest;
+
+/// The variable that names the faults, separated by commas.
+pub(crate) const VARIABLE: &str = "SEMEL_INJECT";
+
+/// A moment at which this process can die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    BeforeClaim,
+    AfterClaim,
+    MidEffect,
+    AfterEffect,
+    AfterSettle,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Injected {
+    /// This process is killed.
+    Die(Moment),
+    /// All is done and stored, and nobody hears of it.
+    DropReply,
+    Store(Point, Fault),
+    Repeat(Point),
+}
+
+const KNOWN: [(&str, Injected); 12] = [
+    ("die-before-claim", Injected::Die(Moment::BeforeClaim)),
+    ("die-after-claim", Injected::Die(Moment::AfterClaim)),
+    ("die-mid-effect", Injected::Die(Moment::MidEffect)),
+    ("die-after-effect", Injected::Die(Moment::AfterEffect)),
+    ("die-after-settle", Injected::Die(Moment::AfterSettle)),
+    ("drop-reply", Injected::DropReply),
+    ("refuse-claim", Injected::Store(Point::Begin, Fault::Refuse)),
+    (
+        "lose-claim",
+        Injected::Store(Point::Begin, Fault::LoseReply),
+    ),
+    (
+        "refuse-settle",
+        Injected::Store(Point::Settle, Fault::Refuse),
+    ),
+    (
+        "lose-settle",
+        Injected::Store(Point::Settle, Fault::LoseReply),
+    ),
+    ("repeat-claim", Injected::Repeat(Point::Begin)),
+    ("repeat-settle", Injected::Repeat(Point::Settle)),
+];
+
+/// How often a store's fault strikes: until the attempt gives up.
+const ALWAYS: u32 = u32::MAX;
+
+/// The faults that were asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Faults(Vec<Injected>);
+
+impl Faults {
+    pub(crate) fn from_environment() -> Result<Self, Failure> {
+        let text = std::env::var(VARIABLE).unwrap_or_default();
+        let names = text
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
+        names.map(fault).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Plans those that strike at the store.
+    pub(crate) fn plan(&self, engine: &Engine) {
+        for injected in &self.0 {
+            match *injected {
+                Injected::Store(point, fault @ Fault::Refuse) => {
+                    engine.inject_error(point, fault, ALWAYS);
+                }
+                Injected::Store(point, fault @ Fault::LoseReply) => {
+                    engine.inject_error(point, fault, 1);
+                }
+                Injected::Repeat(point) => engine.inject_repeat(point, 1),
+                Injected::Die(_) | Injected::DropReply => {}
+            }
+        }
+    }
+
+    /// Dies now, if that was asked for.
+    pub(crate) fn strike(&self, moment: Moment) {
+        if self.0.contains(&Injected::Die(moment)) {
+            // Nobody can handle it, so it either kills this process or was not allowed.
+            let _ = kill_process(rustix::process::getpid(), Signal::KILL);
+        }
+    }
+
+    /// Says whether the answer is to be lost.
+    pub(crate) fn drops_reply(&self) -> bool {
+        self.0.contains(&Injected::DropReply)
+    }
+}
+
+fn fault(name: &str) -> Result<Injected, Failure> {
+    let known = KNOWN.iter().find(|(known, _)| *known == name);
+    known.map(|(_, injected)| *injected).ok_or_else(|| {
+        let unknown = Failure::input(format!("{VARIABLE}: unknown fault `{name}`"));
+        match nearest(name, KNOWN.iter().map(|(known, _)| *known)) {
+            Some(near) => unknown.hint(format!("did you mean `{near}`?")),
+            None => {
+                let all: Vec<_> = KNOWN.iter().map(|(known, _)| *known).collect();
+                unknown.hint(format!("use one of {}", all.join(", ")))
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_is_found_by_its_name_and_others_get_a_hint() {
+        for (name, injected) in KNOWN {
+            assert_eq!(fault(name).ok(), Some(injected));
+        }
+        let wrong = fault("drop-replies").expect_err("it is unknown");
+        assert_eq!(wrong.hint.as_deref(), Some("did you mean `drop-reply`?"));
+        assert_eq!(wrong.exit(), 64);
+    }
+}

@@ -1,0 +1,153 @@
+//! `semel run`
+
+pub(crate) mod answer;
+pub(crate) mod data;
+pub(crate) mod inject;
+pub(crate) mod job;
+pub(crate) mod probe;
+mod verdict;
+
+use std::process::ExitCode;
+
+use semel::core::ledger::StateKind;
+use semel::{Admission, Engine, Label, Preview};
+
+use self::answer::Answer;
+use self::inject::Moment;
+use self::job::Job;
+use crate::args::run::Run;
+use crate::args::values::{ClassWord, OnDoubtWord};
+use crate::child::signals::Signals;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::order;
+
+pub(crate) async fn run(context: &Context, args: &Run) -> Result<ExitCode, Failure> {
+    let job = Job::new(context, &args.common)?;
+    if matches!(args.class, Some(ClassWord::Safe)) {
+        return unrecorded(&job, args).await;
+    }
+    let job = job.policy(args.class, policy(args)?);
+    if args.common.dry_run {
+        return dry_run(&job).await;
+    }
+    job.say_derived_key();
+    let signals = listen()?;
+    job.faults.strike(Moment::BeforeClaim);
+    let engine = context.open().await?;
+    job.faults.plan(&engine);
+    if args.retry {
+        retry(&job, &engine).await?;
+    }
+    let answer = carry_out(&job, &engine, &signals, args.probe.as_deref()).await?;
+    let code = answer.give(&job)?;
+    housekeeping(context, &engine).await;
+    Ok(code)
+}
+
+/// Does a bounded piece of what a daemon would do, now and then; the answer was given already.
+pub(crate) async fn housekeeping(context: &Context, engine: &Engine) {
+    if let Err(error) = engine.sweep_if_due().await {
+        context.printer.note(&format!("housekeeping: {error}"));
+    }
+}
+
+pub(crate) fn listen() -> Result<Signals, Failure> {
+    Signals::listen().map_err(|error| Failure::internal(format!("signals: {error}")))
+}
+
+/// Begins until there is an answer: what a probe found not to be done is begun anew.
+pub(crate) async fn carry_out(
+    job: &Job<'_>,
+    engine: &Engine,
+    signals: &Signals,
+    probe: Option<&str>,
+) -> Result<Answer, Failure> {
+    loop {
+        let admission = tokio::select! {
+            biased;
+            signal = signals.asked_to_end() => return Ok(Answer::ended_by(signal)),
+            admission = engine.begin(job.request.clone()) => admission?,
+        };
+        match admission {
+            Admission::Execute(permit) => return job.execute(permit, signals).await,
+            Admission::Probe(permit) => {
+                if let Some(answer) = probe::ask(job, permit, signals, probe).await? {
+                    return Ok(answer);
+                }
+            }
+            Admission::Replay(receipt) => return Ok(Answer::replay(&receipt)),
+            Admission::Wait { .. } => return Err(job.in_flight(engine).await?),
+            Admission::InDoubt(record) => return Err(job.in_doubt(&record)),
+        }
+    }
+}
+
+/// Chooses the policy; a probe that was given is meant to be used.
+fn policy(args: &Run) -> Result<Option<OnDoubtWord>, Failure> {
+    match (args.on_doubt, &args.probe) {
+        (Some(OnDoubtWord::Probe), None) => Err(Failure::input(
+            "--on-doubt probe needs --probe CMD, which finds out what happened",
+        )),
+        (Some(OnDoubtWord::Hold | OnDoubtWord::Retry), Some(_)) => Err(Failure::input(
+            "--probe is asked only with --on-doubt probe",
+        )),
+        (Some(word), _) => Ok(Some(word)),
+        (None, Some(_)) => Ok(Some(OnDoubtWord::Probe)),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Gives a failed or dead operation fresh attempts; any other is left as it is.
+async fn retry(job: &Job<'_>, engine: &Engine) -> Result<(), Failure> {
+    let Some(record) = engine.load(&job.namespace, &job.key).await? else {
+        return Ok(());
+    };
+    if !matches!(record.kind(), StateKind::Failed | StateKind::Dead) {
+        return Ok(());
+    }
+    let by = Label::new(&order::login())
+        .map_err(|error| Failure::input(format!("your name: {error}")))?;
+    let operator = engine.operator(&job.namespace, &job.key, record.version(), by);
+    match operator.retry().await {
+        Ok(_) => Ok(()),
+        // Somebody else was faster: begin says what it is now.
+        Err(error) if error.code() == "fenced" => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Says what would happen; not even a store is made.
+async fn dry_run(job: &Job<'_>) -> Result<ExitCode, Failure> {
+    let preview = if job.context.missing().is_some() {
+        Preview::Execute { attempt: 1 }
+    } else {
+        let engine = job.context.open().await?;
+        match engine.preview(job.request.clone()).await? {
+            Preview::Wait { .. } => return Err(job.in_flight(&engine).await?),
+            preview => preview,
+        }
+    };
+    match preview {
+        Preview::Execute { attempt } => job.would(&format!(
+            "would run `{}` (attempt {attempt})",
+            job.command_line()
+        )),
+        Preview::Probe => job.would("would ask the probe what came of the earlier attempt"),
+        Preview::Replay(receipt) => job.would_replay(&receipt),
+        Preview::InDoubt(record) => return Err(job.in_doubt(&record)),
+        Preview::Wait { .. } => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs what only reads: nothing is claimed and nothing is kept.
+async fn unrecorded(job: &Job<'_>, args: &Run) -> Result<ExitCode, Failure> {
+    if args.common.dry_run {
+        job.would(&format!("would run `{}`, unrecorded", job.command_line()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let signals = listen()?;
+    let answer = job.pass_through(&signals).await?;
+    answer.give(job)
+}

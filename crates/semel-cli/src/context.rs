@@ -1,0 +1,88 @@
+//! What every verb works with.
+
+use std::path::Path;
+
+use semel::store::StoreError;
+use semel::{Engine, Error, Namespace};
+
+use crate::failure::Failure;
+use crate::printer::Printer;
+use crate::settings::{Origin, SETTINGS, Settings};
+
+/// The settings and the way to speak.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) settings: Settings,
+    pub(crate) printer: Printer,
+}
+
+impl Context {
+    /// Opens the store; a file that is not there is made.
+    pub(crate) async fn open(&self) -> Result<Engine, Failure> {
+        Ok(Engine::open(self.settings.store()).await?)
+    }
+
+    /// Opens a store that must be there: a command that only looks must not make an empty one, and
+    /// then say that all is well with it.
+    pub(crate) async fn open_existing(&self) -> Result<Engine, Failure> {
+        if let Some(path) = self.missing() {
+            let text = format!("there is no store at {}", path.display());
+            return Err(Error::from(StoreError::Unavailable(text)).into());
+        }
+        self.open().await
+    }
+
+    /// Returns the store's file when it is not there.
+    pub(crate) fn missing(&self) -> Option<&Path> {
+        let path = Path::new(self.settings.store().strip_prefix("sqlite:")?);
+        (!path.exists()).then_some(path)
+    }
+
+    /// Writes a command that does something about the same ledger as this one: what was said with
+    /// flags has to be said again.
+    pub(crate) fn command(&self, words: &[&str]) -> String {
+        let mut line = "semel".to_owned();
+        for setting in &SETTINGS {
+            let value = self.settings.value(setting);
+            if let (Origin::Flag(flag), false) = (&value.origin, setting.secret) {
+                line = format!("{line} {flag} {}", quoted(&value.text));
+            }
+        }
+        words
+            .iter()
+            .fold(line, |line, word| format!("{line} {}", quoted(word)))
+    }
+
+    pub(crate) fn namespace(&self) -> Result<Namespace, Failure> {
+        Namespace::new(self.settings.get("namespace"))
+            .map_err(|error| Failure::input(error.to_string()))
+    }
+}
+
+/// Quotes a word for the shell, where that is needed.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_read_them_otherwise() {
+        for (word, text) in [
+            ("order-7", "order-7"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$(x)", "'$(x)'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(word), text);
+        }
+    }
+}

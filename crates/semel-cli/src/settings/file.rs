@@ -1,0 +1,104 @@
+//! The settings file: `semel.toml`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::nearest::nearest;
+use super::{SETTINGS, Variable, named, user_directory};
+use crate::failure::Failure;
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) path: PathBuf,
+    pub(super) values: BTreeMap<String, String>,
+}
+
+/// Reads the file that was named, or else `./semel.toml`, or else the user's own.
+pub(super) fn read(flag: Option<&Path>, variable: Variable<'_>) -> Result<Said, Failure> {
+    let asked_for = flag
+        .map(Path::to_path_buf)
+        .or_else(|| named(variable, "SEMEL_CONFIG").map(PathBuf::from));
+    if let Some(path) = asked_for {
+        let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
+        return parse(path, &text);
+    }
+    let custom = if cfg!(target_os = "macos") {
+        "Library/Application Support"
+    } else {
+        ".config"
+    };
+    let own = user_directory(variable, "XDG_CONFIG_HOME", custom)
+        .map(|directory| directory.join("semel/semel.toml"));
+    for path in [Some(PathBuf::from("semel.toml")), own]
+        .into_iter()
+        .flatten()
+    {
+        match std::fs::read_to_string(&path) {
+            Ok(text) => return parse(path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
+            Err(error) => return Err(unreadable(&path, &error)),
+        }
+    }
+    Ok(Said::default())
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::input(format!("{} cannot be read: {error}", path.display()))
+}
+
+fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error
+            .span()
+            .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        Failure::input(format!(
+            "{}, line {line}: {}",
+            path.display(),
+            error.message()
+        ))
+    })?;
+    let mut values = BTreeMap::new();
+    flatten(&path, "", &table, &mut values)?;
+    Ok(Said { path, values })
+}
+
+/// Writes `[run] lease = "5s"` as `run.lease`; a name that nobody knows is an error.
+fn flatten(
+    path: &Path,
+    prefix: &str,
+    table: &toml::Table,
+    values: &mut BTreeMap<String, String>,
+) -> Result<(), Failure> {
+    for (key, value) in table {
+        let name = format!("{prefix}{key}");
+        if let toml::Value::Table(inner) = value {
+            let section = format!("{name}.");
+            if SETTINGS
+                .iter()
+                .any(|setting| setting.name.starts_with(&section))
+            {
+                flatten(path, &section, inner, values)?;
+                continue;
+            }
+        }
+        if !SETTINGS.iter().any(|setting| setting.name == name) {
+            let unknown = Failure::input(format!("{}: unknown setting `{name}`", path.display()));
+            let known = SETTINGS.iter().map(|setting| setting.name);
+            return Err(match nearest(&name, known) {
+                Some(near) => unknown.hint(format!("did you mean `{near}`?")),
+                None => unknown.hint("`semel config show` lists all settings"),
+            });
+        }
+        let toml::Value::String(text) = value else {
+            let found = value.type_str();
+            let file = path.display();
+            let text = format!("{file}: `{name}` must be a string, in quotes; it is a {found}");
+            return Err(Failure::input(text));
+        };
+        values.insert(name, text.clone());
+    }
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! Where values come from: a flag, the environment, a file, or the default, in that order.
+
+mod file;
+mod nearest;
+
+pub(crate) use self::nearest::nearest;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use semel::{Lease, Retention};
+
+use crate::args::{Global, values};
+use crate::failure::Failure;
+
+/// One thing that can be set.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    pub(crate) name: &'static str,
+    pub(crate) env: &'static str,
+    default: &'static str,
+    pub(crate) about: &'static str,
+    /// Never shown.
+    pub(crate) secret: bool,
+    check: fn(&str) -> Result<(), String>,
+}
+
+/// All that can be set.
+pub(crate) const SETTINGS: [Setting; 7] = [
+    Setting {
+        name: "store",
+        env: "SEMEL_STORE",
+        default: "",
+        about: "where the ledger is",
+        secret: false,
+        check: anything,
+    },
+    Setting {
+        name: "namespace",
+        env: "SEMEL_NAMESPACE",
+        default: "default",
+        about: "the wall behind which keys live",
+        secret: false,
+        check: |text| ok(semel::Namespace::new(text)),
+    },
+    Setting {
+        name: "token",
+        env: "SEMEL_TOKEN",
+        default: "",
+        about: "the token for a remote store",
+        secret: true,
+        check: anything,
+    },
+    Setting {
+        name: "run.lease",
+        env: "SEMEL_RUN_LEASE",
+        default: "60s",
+        about: "how long a wrapper may be silent before its attempt is in doubt",
+        secret: false,
+        check: |text| ok(values::lease(text)),
+    },
+    Setting {
+        name: "run.wait",
+        env: "SEMEL_RUN_WAIT",
+        default: "30s",
+        about: "how long to wait for the same operation running elsewhere",
+        secret: false,
+        check: |text| ok(values::duration(text)),
+    },
+    Setting {
+        name: "run.retention",
+        env: "SEMEL_RUN_RETENTION",
+        default: "30d",
+        about: "how long answers are kept",
+        secret: false,
+        check: |text| ok(values::retention(text)),
+    },
+    Setting {
+        name: "doctor.doubt_limit",
+        env: "SEMEL_DOCTOR_DOUBT_LIMIT",
+        default: "1h",
+        about: "how old a doubt may be before `doctor` finds fault with it",
+        secret: false,
+        check: |text| ok(values::duration(text)),
+    },
+];
+
+#[expect(clippy::unnecessary_wraps, reason = "has the shape of a check")]
+const fn anything(_: &str) -> Result<(), String> {
+    Ok(())
+}
+
+fn ok<T, E: fmt::Display>(parsed: Result<T, E>) -> Result<(), String> {
+    parsed.map(drop).map_err(|error| error.to_string())
+}
+
+/// A value and where it came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub(crate) text: String,
+    pub(crate) origin: Origin,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Flag(&'static str),
+    Env(&'static str),
+    File(PathBuf),
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) => write!(f, "flag {name}"),
+            Self::Env(name) => write!(f, "environment {name}"),
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// The value of every setting.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    values: BTreeMap<&'static str, Value>,
+}
+
+type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+impl Settings {
+    pub(crate) fn load(global: &Global) -> Result<Self, Failure> {
+        Self::resolve(global, &|name| std::env::var_os(name))
+    }
+
+    fn resolve(global: &Global, variable: Variable<'_>) -> Result<Self, Failure> {
+        let file = file::read(global.config.as_deref(), variable)?;
+        let mut values = BTreeMap::new();
+        for setting in &SETTINGS {
+            let flag = match setting.name {
+                "store" => global.store.as_ref().map(|text| (text, "--store")),
+                "namespace" => global.namespace.as_ref().map(|text| (text, "--namespace")),
+                "token" => global.token.as_ref().map(|text| (text, "--token")),
+                _ => None,
+            };
+            let value = if let Some((text, flag)) = flag {
+                let (text, origin) = (text.clone(), Origin::Flag(flag));
+                Value { text, origin }
+            } else if let Some(text) = named(variable, setting.env) {
+                let text = text
+                    .into_string()
+                    .map_err(|_| Failure::input(format!("{} is not valid UTF-8", setting.env)))?;
+                let origin = Origin::Env(setting.env);
+                Value { text, origin }
+            } else if let Some(text) = file.values.get(setting.name) {
+                let origin = Origin::File(file.path.clone());
+                Value {
+                    text: text.clone(),
+                    origin,
+                }
+            } else {
+                let text = match setting.name {
+                    "store" => default_store(variable)?,
+                    _ => setting.default.to_owned(),
+                };
+                Value {
+                    text,
+                    origin: Origin::Default,
+                }
+            };
+            (setting.check)(&value.text).map_err(|message| {
+                let (name, origin) = (setting.name, &value.origin);
+                Failure::input(format!("{name} ({origin}): {message}"))
+            })?;
+            values.insert(setting.name, value);
+        }
+        Ok(Self { values })
+    }
+
+    /// Returns the value of a setting.
+    pub(crate) fn value(&self, setting: &Setting) -> &Value {
+        &self.values[setting.name]
+    }
+
+    pub(crate) fn get(&self, name: &str) -> &str {
+        &self.values[name].text
+    }
+
+    /// Returns the store's URL.
+    pub(crate) fn store(&self) -> &str {
+        self.get("store")
+    }
+
+    /// Returns a setting that was checked when it was loaded.
+    fn parsed<T>(
+        &self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, Failure> {
+        parse(self.get(name)).map_err(Failure::input)
+    }
+
+    pub(crate) fn lease(&self) -> Result<Lease, Failure> {
+        self.parsed("run.lease", values::lease)
+    }
+
+    pub(crate) fn wait(&self) -> Result<std::time::Duration, Failure> {
+        self.parsed("run.wait", values::duration)
+    }
+
+    pub(crate) fn doubt_limit(&self) -> Result<std::time::Duration, Failure> {
+        self.parsed("doctor.doubt_limit", values::duration)
+    }
+
+    pub(crate) fn retention(&self) -> Result<Retention, Failure> {
+        self.parsed("run.retention", values::retention)
+    }
+}
+
+/// Returns an environment variable that says something.
+fn named(variable: Variable<'_>, name: &str) -> Option<OsString> {
+    variable(name).filter(|value| !value.is_empty())
+}
+
+fn default_store(variable: Variable<'_>) -> Result<String, Failure> {
+    let custom = if cfg!(target_os = "macos") {
+        "Library/Application Support"
+    } else {
+        ".local/share"
+    };
+    let directory = user_directory(variable, "XDG_DATA_HOME", custom).ok_or_else(|| {
+        Failure::input("there is no home directory; say where the store is with --store")
+    })?;
+    Ok(format!(
+        "sqlite:{}",
+        directory.join("semel/semel.db").display()
+    ))
+}
+
+/// Returns one of the user's directories, as the system's custom is.
+fn user_directory(variable: Variable<'_>, xdg: &str, custom: &str) -> Option<PathBuf> {
+    let path = |name| named(variable, name).map(PathBuf::from);
+    path(xdg)
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(path("HOME")?.join(Path::new(custom))))
+}
+
+#[cfg(test)]
+mod tests;

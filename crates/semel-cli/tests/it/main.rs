@@ -1,0 +1,16 @@
+//! The `semel` command, as its users meet it.
+
+mod copies;
+mod doctor;
+mod harness;
+mod itself;
+mod list;
+mod log;
+mod orders;
+mod output;
+mod resolve;
+mod run;
+mod samples;
+mod settings;
+mod show;
+mod stats;

@@ -1,0 +1,247 @@
+//! Signals and terminals.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use super::{Sandbox, piped, told};
+
+fn send(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id().cast_signed()).expect("it has a number");
+    kill_process(pid, signal).expect("it is there");
+}
+
+#[test]
+fn what_is_sent_to_the_wrapper_reaches_the_command() {
+    for (signal, name) in [
+        (Signal::TERM, "TERM"),
+        (Signal::INT, "INT"),
+        (Signal::HUP, "HUP"),
+        (Signal::USR1, "USR1"),
+    ] {
+        let sandbox = Sandbox::new();
+        let gate = sandbox.gate("gate");
+        let script = format!("trap 'echo heard; exit 3' {name}; while :; do read x < gate; done");
+        let mut command = sandbox.semel(&["run", "--key", "k", "--", "sh", "-c", &script]);
+        let child = piped(&mut command).spawn().expect("semel runs");
+        super::wait_until("the command waits", || gate.has_visitor());
+        send(&child, signal);
+        let told = told(child);
+        assert_eq!(
+            (told.exit, &*told.out()),
+            (3, "heard\n"),
+            "{name}: {told:?}"
+        );
+    }
+}
+
+#[test]
+fn a_command_that_a_signal_ends_is_a_doubt() {
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate("gate");
+    let mut command = sandbox.semel(&["run", "--key", "k", "--", "sh", "-c", "read x < gate"]);
+    let child = piped(&mut command).spawn().expect("semel runs");
+    super::wait_until("the command waits", || gate.has_visitor());
+    send(&child, Signal::TERM);
+    assert_eq!(told(child).exit, 128 + 15);
+    assert_eq!(sandbox.run("k", "read x < gate").exit, 120);
+}
+
+#[test]
+fn one_that_waits_for_another_can_be_ended_and_leaves_nothing() {
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate("gate");
+    let words = [
+        "run",
+        "--key",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "read x < gate; echo x >> runs",
+    ];
+    let mut first = sandbox.semel(&words);
+    let first = piped(&mut first).spawn().expect("semel runs");
+    super::wait_until("the first runs", || gate.has_visitor());
+    let mut second = sandbox.semel(&words);
+    let second = piped(&mut second).spawn().expect("semel runs");
+    // It has the store open once it waits.
+    let fds = format!("/proc/{}/fd", second.id());
+    super::wait_until("the second waits", || {
+        std::fs::read_dir(&fds).is_ok_and(|open| {
+            let mut open = open.filter_map(Result::ok);
+            open.any(|file| {
+                std::fs::read_link(file.path()).is_ok_and(|path| path.ends_with("s.db-wal"))
+            })
+        })
+    });
+    send(&second, Signal::TERM);
+    assert_eq!(told(second).exit, 128 + 15);
+    gate.open();
+    assert_eq!(told(first).exit, 0);
+    assert_eq!(
+        (
+            sandbox.effects("runs"),
+            sandbox.record("k")["attempt"].as_u64()
+        ),
+        (1, Some(1))
+    );
+}
+
+/// A terminal, and `semel` in its foreground.
+struct Terminal {
+    keyboard: File,
+    child: Child,
+}
+
+impl Terminal {
+    fn start(sandbox: &Sandbox, words: &[&str]) -> Self {
+        let keyboard: OwnedFd =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&keyboard).expect("it is ours");
+        unlockpt(&keyboard).expect("it is ours");
+        let name = ptsname(&keyboard, vec![]).expect("it has a name");
+        let screen = File::options()
+            .read(true)
+            .write(true)
+            .open(name.to_str().expect("it is text"))
+            .expect("it can be opened");
+        let mut command = Command::new("setsid");
+        sandbox.bare(&mut command);
+        command
+            .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_semel")])
+            .args(words);
+        command
+            .stdin(screen.try_clone().expect("a copy"))
+            .stdout(screen.try_clone().expect("a copy"))
+            .stderr(screen);
+        let child = command.spawn().expect("setsid runs");
+        Self {
+            keyboard: keyboard.into(),
+            child,
+        }
+    }
+
+    fn press(&mut self, key: u8) {
+        self.keyboard.write_all(&[key]).expect("it takes keys");
+    }
+
+    /// Returns the exit code and all that was on the screen.
+    fn end(mut self) -> (Option<i32>, String) {
+        let status = self.child.wait().expect("it ends");
+        let mut screen = vec![];
+        // The terminal is gone with its last process: that is the end of it.
+        drop(self.keyboard.read_to_end(&mut screen));
+        (status.code(), String::from_utf8_lossy(&screen).into_owned())
+    }
+}
+
+#[test]
+fn on_a_terminal_a_replay_says_that_it_is_one() {
+    let sandbox = Sandbox::new();
+    let words = ["run", "--key", "k", "--", "echo", "hello"];
+    assert_eq!(
+        Terminal::start(&sandbox, &words).end(),
+        (Some(0), "hello\r\n".to_owned())
+    );
+    let (exit, screen) = Terminal::start(&sandbox, &words).end();
+    assert_eq!(exit, Some(0));
+    assert!(
+        screen.starts_with("hello\r\nsemel: k: already done "),
+        "{screen}"
+    );
+}
+
+#[test]
+fn control_c_reaches_the_command_once() {
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate("gate");
+    let script = "trap 'echo x >> heard' INT; read x < gate || read x < gate; exit 9";
+    let mut terminal = Terminal::start(&sandbox, &["run", "--key", "k", "--", "sh", "-c", script]);
+    super::wait_until("the command waits", || gate.has_visitor());
+    terminal.press(3);
+    super::wait_until("it was heard", || sandbox.effects("heard") >= 1);
+    super::wait_until("the command waits again", || gate.has_visitor());
+    gate.open();
+    assert_eq!(terminal.end().0, Some(9));
+    assert_eq!(sandbox.effects("heard"), 1);
+}
+
+#[test]
+fn control_z_stops_us_with_a_lease_that_lasts() {
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate("gate");
+    let words = [
+        "run",
+        "--lease",
+        "1s",
+        "--key",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "read x < gate; echo x >> runs",
+    ];
+    let mut terminal = Terminal::start(&sandbox, &words);
+    super::wait_until("the command waits", || gate.has_visitor());
+    let pid = sandbox.record("k")["holder"]["pid"]
+        .as_u64()
+        .expect("it has a holder");
+    terminal.press(0x1a);
+    super::wait_until("it is stopped", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+        stat.contains(") T ")
+    });
+    let record = sandbox.record("k");
+    let time = |field: &str| record[field].as_str().expect("a time").to_owned();
+    // A second lease and a day's: the dates differ.
+    assert_ne!(time("lease_until")[..10], time("started_at")[..10]);
+    assert_eq!(
+        sandbox
+            .say(&[
+                "run", "--wait", "0s", "--key", "k", "--", "sh", "-c", words[8]
+            ])
+            .exit,
+        122
+    );
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a number")).expect("a number");
+    kill_process(pid, Signal::CONT).expect("it is there");
+    gate.open();
+    assert_eq!(terminal.end().0, Some(0));
+    assert_eq!(
+        (
+            sandbox.effects("runs"),
+            sandbox.record("k")["state"].as_str()
+        ),
+        (1, Some("succeeded"))
+    );
+}
+
+#[test]
+fn a_command_can_read_the_terminal_and_see_its_size() {
+    let sandbox = Sandbox::new();
+    let mut terminal = Terminal::start(
+        &sandbox,
+        &[
+            "run",
+            "--key",
+            "k",
+            "--",
+            "sh",
+            "-c",
+            "read x; echo got $x; stty size",
+        ],
+    );
+    terminal.press(b'y');
+    terminal.press(b'\n');
+    let (exit, screen) = terminal.end();
+    assert_eq!(exit, Some(0), "{screen}");
+    assert!(
+        screen.contains("got y") && screen.contains("0 0"),
+        "{screen}"
+    );
+}
