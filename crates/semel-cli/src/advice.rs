@@ -1,12 +1,13 @@
 //! What can be done next about an operation.
 
+use semel::Engine;
 use semel::core::ledger::StateKind;
 
 use crate::context::Context;
 use crate::found::Found;
 
 /// Says what the next step is, if somebody has to take one.
-pub(crate) fn next_step(context: &Context, found: &Found) -> Option<String> {
+pub(crate) fn next_step(context: &Context, engine: &Engine, found: &Found) -> Option<String> {
     let key = found.key.as_str();
     let command = |words: &[&str]| {
         let mut line = vec![words[0], key];
@@ -29,8 +30,11 @@ pub(crate) fn next_step(context: &Context, found: &Found) -> Option<String> {
         )),
         StateKind::Failed => Some(format!("{} lets it run again", command(&["retry"]))),
         StateKind::Running => {
-            let holder = found.operation()?.latest()?.holder.as_ref();
-            Some(if holder.is_some_and(semel::holder::is_gone) {
+            let attempt = found.operation()?.latest()?;
+            let holder = attempt.holder.as_ref();
+            let gone = holder.is_some_and(semel::holder::is_gone)
+                && !engine.is_held(&found.namespace, &found.key, attempt.fence);
+            Some(if gone {
                 format!("its process is gone; {}", resolve())
             } else {
                 format!("{} shows what comes of it", command(&["log", "--follow"]))

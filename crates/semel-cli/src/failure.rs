@@ -1,6 +1,6 @@
 //! What a command ends with when it does not end well.
 
-use semel::Error;
+use semel::{Error, Key};
 
 /// The exit code of wrong usage.
 pub(crate) const USAGE: u8 = 64;
@@ -12,6 +12,8 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
     pub(crate) retryable: bool,
+    /// The operation that it is about.
+    pub(crate) key: Option<String>,
 }
 
 impl Failure {
@@ -21,6 +23,7 @@ impl Failure {
             message: message.into(),
             hint: None,
             retryable: matches!(code, "in_flight" | "breaker_open" | "store_unavailable"),
+            key: None,
         }
     }
 
@@ -49,9 +52,9 @@ impl Failure {
         self
     }
 
-    /// Asking again may help, without anybody doing anything.
-    pub(crate) fn retryable(mut self) -> Self {
-        self.retryable = true;
+    /// Names the operation that it is about.
+    pub(crate) fn about(mut self, key: &Key) -> Self {
+        self.key = Some(key.to_string());
         self
     }
 
@@ -68,6 +71,10 @@ impl From<Error> for Failure {
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             retryable: error.retryable(),
+            key: match &error {
+                Error::Refused(refusal) => refusal.key.as_ref().map(ToString::to_string),
+                _ => None,
+            },
         }
     }
 }

@@ -105,7 +105,7 @@ impl Printer {
         if self.json {
             self.object(&failure_object(failure));
         }
-        explain(failure);
+        explain(&failure.message, failure.hint.as_deref());
         ExitCode::from(failure.exit())
     }
 
@@ -115,7 +115,7 @@ impl Printer {
         match self.closed.take() {
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 let text = format!("standard output cannot be written: {error}");
-                explain(&Failure::internal(text));
+                explain(&text, None);
                 ExitCode::from(125)
             }
             Some(_) | None => code,
@@ -125,7 +125,7 @@ impl Printer {
 
 /// Makes the JSON of an error.
 pub(crate) fn failure_object(failure: &Failure) -> serde_json::Value {
-    json!({
+    let mut object = json!({
         "ok": false,
         "error": {
             "code": failure.code,
@@ -133,13 +133,17 @@ pub(crate) fn failure_object(failure: &Failure) -> serde_json::Value {
             "hint": failure.hint,
             "retryable": failure.retryable,
         },
-    })
+    });
+    if let Some(key) = &failure.key {
+        object["key"] = json!(key);
+    }
+    object
 }
 
 /// Writes the lines for people.
-pub(crate) fn explain(failure: &Failure) {
-    err(&format!("semel: {}", failure.message));
-    if let Some(hint) = &failure.hint {
+pub(crate) fn explain(message: &str, hint: Option<&str>) {
+    err(&format!("semel: {message}"));
+    if let Some(hint) = hint {
         err(&format!("hint: {hint}"));
     }
 }

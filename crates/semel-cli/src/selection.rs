@@ -102,7 +102,7 @@ impl Tally {
             object["key"] = found.key.as_str().into();
             context.printer.object(&object);
         }
-        explain(&failure);
+        explain(&failure.message, failure.hint.as_deref());
     }
 
     /// Ends a command about many; `did` says what was done to them.

@@ -24,6 +24,6 @@ pub use digest::{Digest, KeyHash};
 pub use effect::Effect;
 pub use fingerprint::{Fingerprint, Input};
 pub use policy::{Class, OnDoubt, Policy};
-pub use text::{AttemptId, Key, Label, Namespace, Note, TextError};
+pub use text::{AttemptId, Key, Label, Namespace, Note, Probe, TextError};
 pub use time::{DurationError, Lease, Retention, TimeError, Timestamp};
 pub use verdict::{Outcome, Payload, Verdict, VerdictKind};

@@ -180,6 +180,19 @@ text_type! {
     })
 }
 
+text_type! {
+    /// A shell command that finds out whether an effect happened: up to 1,024 bytes.
+    Probe, |text| {
+        let rule = "a longer one belongs into a script of its own";
+        check(text, "a probe", Probe::MAX_BYTES, rule, |c| c != '\0')
+    }
+}
+
+impl Probe {
+    /// The longest probe, in bytes: it is kept in every record, which must stay small.
+    pub const MAX_BYTES: usize = 1_024;
+}
+
 impl Note {
     /// The longest note, in bytes; longer ones are cut, as a record must stay small.
     pub const MAX_BYTES: usize = 1_024;

@@ -47,5 +47,5 @@ pub use receipt::{Receipt, span};
 pub use semel_core as core;
 pub use semel_core::{
     AttemptId, Class, Effect, Fingerprint, Key, Label, Lease, Namespace, Note, OnDoubt, Outcome,
-    Payload, Policy, Retention, Timestamp,
+    Payload, Policy, Probe, Retention, Timestamp,
 };

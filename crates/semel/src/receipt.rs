@@ -4,12 +4,13 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_core::ledger::{Record, State, StateKind};
+use semel_core::ledger::{Record, Spec, State, StateKind};
 use semel_core::{Effect, Key, Label, Namespace, Timestamp};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::engine::Request;
+use crate::store::Current;
 
 /// Says what happened, to a person and to a program.
 ///
@@ -35,6 +36,9 @@ pub struct Receipt {
         skip_serializing_if = "Option::is_none"
     )]
     pub previous_effect: Option<Effect>,
+    /// The policies that stand, where this call asked for others: those of the first call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy_kept: Option<String>,
     /// Why, in words.
     pub reason: Option<String>,
     /// The wall.
@@ -126,6 +130,7 @@ impl Receipt {
             replayed,
             original_effect: replayed.then_some(own),
             previous_effect: None,
+            policy_kept: None,
             reason: settled
                 .filter(|_| replayed)
                 .map(|settled| format!("already done {} ago", span(now.since(settled.at)))),
@@ -141,6 +146,20 @@ impl Receipt {
         })
     }
 
+    /// Says which policies stand, where this call asked for others.
+    pub(crate) fn kept(mut self, asked: &Spec, current: &Current) -> Self {
+        let operation = current.record().and_then(Record::operation);
+        self.policy_kept = operation.and_then(|operation| {
+            let spec = &operation.spec;
+            let other = spec.policy != asked.policy || spec.probe != asked.probe;
+            other.then(|| {
+                let (class, on_doubt) = (spec.policy.class.as_str(), spec.policy.on_doubt.as_str());
+                format!("class {class}, on_doubt {on_doubt}: as the first call said")
+            })
+        });
+        self
+    }
+
     /// Makes the receipt of an action that is not recorded.
     pub(crate) fn unrecorded(request: &Request, now: Timestamp) -> crate::Result<Self> {
         Ok(Self {
@@ -149,6 +168,7 @@ impl Receipt {
             replayed: false,
             original_effect: None,
             previous_effect: None,
+            policy_kept: None,
             reason: Some("a safe action is not recorded".to_owned()),
             namespace: request.namespace.clone(),
             key: request.key.clone(),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use semel_core::ledger::{Attempt, Operation, Record, Resolved, StateKind, Tombstone};
-use semel_core::{Effect, Fingerprint, Key, Label, Namespace, Note, Timestamp};
+use semel_core::ledger::{Attempt, Event, Operation, Record, Resolved, StateKind, Tombstone};
+use semel_core::{Effect, Fingerprint, Key, Label, Namespace, Note, Probe, Timestamp};
 use serde::{Serialize, Serializer};
 
 use crate::receipt::{as_json, as_text, as_text_option, state_word};
@@ -38,6 +38,9 @@ pub struct RecordView {
     pub class: Option<&'static str>,
     /// What a caller meets in doubt.
     pub on_doubt: Option<&'static str>,
+    /// What finds out whether a doubted effect happened.
+    #[serde(serialize_with = "as_text_option")]
+    pub probe: Option<Probe>,
     /// The way in.
     #[serde(serialize_with = "as_text_option")]
     pub door: Option<Label>,
@@ -187,6 +190,7 @@ impl RecordView {
             effect: effect_of(operation),
             class: Some(spec.policy.class.as_str()),
             on_doubt: Some(spec.policy.on_doubt.as_str()),
+            probe: spec.probe.clone(),
             door: spec.door.clone(),
             principal: spec.principal.clone(),
             queue: operation.queue.clone(),
@@ -223,6 +227,7 @@ impl RecordView {
             effect: Some(tombstone.effect),
             class: None,
             on_doubt: None,
+            probe: None,
             door: None,
             principal: None,
             queue: None,
@@ -312,6 +317,13 @@ pub struct EventView {
     /// Who gave an operator's command.
     #[serde(serialize_with = "as_text_option")]
     pub by: Option<Label>,
+    /// What it did: a waived doubt, a holder that was gone, a late report.
+    #[serde(serialize_with = "event_words")]
+    pub events: Vec<Event>,
+}
+
+fn event_words<S: Serializer>(events: &[Event], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(events.iter().map(|event| event.as_str()))
 }
 
 impl EventView {
@@ -329,6 +341,7 @@ impl EventView {
             state: entry.state.map(StateKind::as_str),
             fence: entry.fence.0,
             by: entry.command.by().cloned(),
+            events: entry.events.clone(),
         }
     }
 }

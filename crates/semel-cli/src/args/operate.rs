@@ -33,9 +33,10 @@ pub(crate) struct Known {
     #[arg(long)]
     pub(crate) not_done: bool,
 
-    /// Asks a command, run by `sh -c`: exit 0 means done, 1 not done, anything else unknown
-    #[arg(long, value_name = "CMD")]
-    pub(crate) probe: Option<String>,
+    /// Asks the operation's own probe, or this command, run by `sh -c`: exit 0 means done, 1 not
+    /// done, anything else unknown
+    #[arg(long, value_name = "CMD", num_args = 0..=1, require_equals = true)]
+    pub(crate) probe: Option<Option<String>>,
 }
 
 /// Settles a doubt: says whether the effect happened
@@ -55,7 +56,8 @@ pub(crate) struct Known {
 #[command(after_long_help = "Examples:
   semel resolve order-7 --done --effect created --data '{\"id\": 42}' --note 'seen in the shop'
   semel resolve order-7 --not-done
-  semel resolve order-7 --probe 'curl -fs https://shop.example/orders/$SEMEL_KEY'
+  semel resolve order-7 --probe
+  semel resolve order-7 --probe='curl -fs https://shop.example/orders/$SEMEL_KEY'
   semel resolve --state doubtful --name send-mail --not-done --dry-run")]
 pub(crate) struct Resolve {
     /// The operation's key; without it all that match the filters are meant

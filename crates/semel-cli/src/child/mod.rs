@@ -72,6 +72,11 @@ pub(crate) fn start(
 }
 
 impl Running {
+    /// Returns what is recorded while the child runs.
+    pub(crate) fn recording(&self) -> Arc<Shared> {
+        Arc::clone(&self.recording)
+    }
+
     /// Waits for the child's end, and ends it after the timeout.
     pub(crate) async fn end(
         mut self,

@@ -65,6 +65,13 @@ impl Recording {
     }
 }
 
+/// How much of each stream was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    stdout: usize,
+    stderr: usize,
+}
+
 /// A recording that several threads add to.
 #[derive(Debug, Default)]
 pub(crate) struct Shared(Mutex<Recording>);
@@ -72,6 +79,22 @@ pub(crate) struct Shared(Mutex<Recording>);
 impl Shared {
     pub(crate) fn add(&self, stream: u8, bytes: &[u8]) {
         self.lock().add(stream, bytes);
+    }
+
+    /// Returns what was written since it was last asked for; nothing once there is too much to keep.
+    pub(crate) fn news(&self, seen: &mut Seen) -> Vec<(u8, Vec<u8>)> {
+        let recording = self.lock();
+        let mut news = vec![];
+        for (stream, kept, from) in [
+            (1, &recording.stdout, &mut seen.stdout),
+            (2, &recording.stderr, &mut seen.stderr),
+        ] {
+            if let Some(bytes) = kept.get(*from..).filter(|bytes| !bytes.is_empty()) {
+                news.push((stream, bytes.to_vec()));
+                *from = kept.len();
+            }
+        }
+        news
     }
 
     /// Takes all that was recorded.
@@ -111,6 +134,21 @@ mod tests {
         assert!(recording.is_truncated());
         assert_eq!(recording.stdout.len() + recording.stderr.len(), 0);
         assert_eq!(recording.stdout_size, OUTPUT_MAX as u64 + 1);
+    }
+
+    #[test]
+    fn news_are_told_once() {
+        let shared = Shared::default();
+        let mut seen = Seen::default();
+        shared.add(1, b"one");
+        assert_eq!(shared.news(&mut seen), [(1, b"one".to_vec())]);
+        assert_eq!(shared.news(&mut seen), []);
+        shared.add(2, b"err");
+        shared.add(1, b"two");
+        let news = [(1, b"two".to_vec()), (2, b"err".to_vec())];
+        assert_eq!(shared.news(&mut seen), news);
+        shared.add(1, &vec![0; OUTPUT_MAX]);
+        assert_eq!(shared.news(&mut seen), []);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::probe::{self, Found};
 
 pub(crate) async fn run(context: &Context, args: &Ensure) -> Result<ExitCode, Failure> {
-    let mut job = Job::new(context, &args.common)?.check(&args.check);
+    let mut job = Job::new(context, &args.common)?.check(&args.check)?;
     let signals = listen()?;
     if is_so(&job, &args.check, &signals).await? {
         return Ok(already(&job));
@@ -34,7 +34,7 @@ pub(crate) async fn run(context: &Context, args: &Ensure) -> Result<ExitCode, Fa
     job.faults.plan(&engine);
     let occurrence = next_occurrence(&job, &engine).await?;
     job.rename(occurrence);
-    let answer = carry_out(&job, &engine, &signals, Some(&args.check)).await?;
+    let answer = carry_out(&job, &engine, &signals).await?;
     let code = answer.give(&job)?;
     housekeeping(context, &engine).await;
     Ok(code)

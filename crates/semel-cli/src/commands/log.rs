@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use semel::core::KeyHash;
-use semel::core::ledger::Record;
+use semel::core::ledger::{Event, Record};
 use semel::store::{Logged, PAGE_MAX, Place};
 use semel::view::EventView;
 use semel::{Engine, Error, Events};
@@ -188,12 +188,55 @@ fn line(context: &Context, view: &EventView) -> String {
         Some(by) => format!("  by {by}"),
         None => String::new(),
     };
+    let unusual: Vec<_> = view
+        .events
+        .iter()
+        .filter(|event| is_unusual(**event))
+        .collect();
+    let unusual = unusual.iter().map(|event| event.as_str().replace('_', " "));
+    let unusual = unusual.collect::<Vec<_>>().join(", ");
+    let why = if unusual.is_empty() {
+        unusual
+    } else {
+        format!("  ({unusual})")
+    };
     format!(
-        "{:>6}  {}  {:<7}  {:<9}  {key}  fence {}{by}",
+        "{:>6}  {}  {:<7}  {:<9}  {key}  fence {}{by}{why}",
         view.seq,
         view.at,
         view.command,
         view.state.unwrap_or("-"),
         view.fence
     )
+}
+
+/// Says whether an event tells more than the command and the state do.
+const fn is_unusual(event: Event) -> bool {
+    match event {
+        Event::DoubtWaived
+        | Event::LeaseEnded
+        | Event::HolderGone
+        | Event::SettledLate
+        | Event::EvidenceKept
+        | Event::Conflict
+        | Event::MarkCleared
+        | Event::Unplaced => true,
+        Event::Submitted
+        | Event::QueueAttached
+        | Event::Begun
+        | Event::ProbeBegun
+        | Event::Renewed
+        | Event::Settled
+        | Event::Released
+        | Event::Doubted
+        | Event::Died
+        | Event::Resolved
+        | Event::Retried
+        | Event::Cancelled
+        | Event::Forgotten
+        | Event::Buried
+        | Event::Dropped
+        | Event::Delivered
+        | Event::Adopted => false,
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use semel::core::ledger::{Attempt, Command, Decision, Expire, Rejection, StateKind, decide};
 use semel::store::PAYLOAD_MAX;
-use semel::{Effect, Engine, Note};
+use semel::{Effect, Engine, Note, Probe};
 
 use super::run::data::RunData;
 use super::run::listen;
@@ -44,7 +44,11 @@ pub(crate) async fn run(context: &Context, args: &Resolve) -> Result<ExitCode, F
 /// What is known about the doubted effect, or who knows it.
 enum Known {
     Already(Choice),
-    Probe { command: String, effect: Effect },
+    Probe {
+        /// Without one, each operation's own is asked.
+        command: Option<String>,
+        effect: Effect,
+    },
 }
 
 impl Known {
@@ -140,7 +144,9 @@ impl Clerk<'_> {
                     &Choice::NotDone,
                 );
             }
-            Known::Probe { command, effect } => self.ask(&found, command, *effect).await?,
+            Known::Probe { command, effect } => {
+                self.ask(&found, command.as_deref(), *effect).await?
+            }
         };
         desk.decide(self.context, self.engine, &found, choice).await
     }
@@ -254,9 +260,14 @@ impl Clerk<'_> {
     async fn ask(
         &self,
         found: &Found,
-        command: &str,
+        command: Option<&str>,
         effect: Effect,
     ) -> Result<(Desk, Choice), Failure> {
+        let own = found.operation().and_then(|it| it.spec.probe.as_ref());
+        let Some(command) = command.or_else(|| own.map(Probe::as_str)) else {
+            let text = format!("{}: it was begun without a probe", found.key);
+            return Err(Failure::input(text).hint("give one: --probe='CMD'"));
+        };
         let attempt = found.operation().map_or(0, |operation| operation.attempt);
         let mut shell = probe::shell(command);
         shell

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use semel::core::ledger::{Attempt, AttemptKind, Operation, Record, StateKind};
 use semel::view::RecordView;
-use semel::{Timestamp, span};
+use semel::{Engine, Timestamp, span};
+use serde::Serialize;
 
 use crate::advice;
 use crate::args::query::Show;
@@ -33,19 +34,69 @@ pub(crate) async fn run(context: &Context, args: &Show) -> Result<ExitCode, Fail
         | StateKind::Tombstone
         | StateKind::Stub => None,
     };
+    let partial = partial(&engine, &found).await?;
     if context.printer.is_json() {
         let view = RecordView::detailed(&found.record, data, found.now);
-        context.printer.object(&view);
+        context.printer.object(&Shown { view, partial });
         return Ok(ExitCode::SUCCESS);
     }
     let held = |attempt: &Attempt| engine.is_held(&found.namespace, &found.key, attempt.fence);
     for line in story(&found, held, data.as_deref()) {
         context.printer.line(&line);
     }
-    if let Some(step) = advice::next_step(context, &found) {
+    if let Some(partial) = partial {
+        for (name, text) in [("stdout", &partial.stdout), ("stderr", &partial.stderr)] {
+            if !text.is_empty() {
+                context.printer.line(&format!("{name} so far"));
+                context
+                    .printer
+                    .line(&format!("  {}", shown(text.as_bytes())));
+            }
+        }
+    }
+    if let Some(step) = advice::next_step(context, &engine, &found) {
         context.printer.hint(&step);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A record, and what is known of an attempt that has not been reported.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    view: Option<RecordView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partial: Option<Partial>,
+}
+
+/// What an attempt has written so far.
+#[derive(Serialize)]
+struct Partial {
+    stdout: String,
+    stderr: String,
+}
+
+/// Loads what the newest attempt has written, while it runs or is in doubt.
+async fn partial(engine: &Engine, found: &Found) -> Result<Option<Partial>, Failure> {
+    if !matches!(found.state(), StateKind::Running | StateKind::Doubtful) {
+        return Ok(None);
+    }
+    let fence = found.record.fence();
+    let chunks = engine.partial(&found.namespace, &found.key, fence).await?;
+    if chunks.is_empty() {
+        return Ok(None);
+    }
+    let of = |stream: u8| {
+        let pieces = chunks.iter().filter(|chunk| chunk.stream == stream);
+        let bytes: Vec<u8> = pieces
+            .flat_map(|chunk| chunk.bytes.iter().copied())
+            .collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    Ok(Some(Partial {
+        stdout: of(1),
+        stderr: of(2),
+    }))
 }
 
 /// Tells an operation's story in lines.
@@ -138,7 +189,7 @@ fn try_of(attempt: &Attempt, now: Timestamp, lines: &mut Vec<String>) {
     }
     let verdict = match attempt.verdict {
         Some(verdict) => verdict.as_str(),
-        None if attempt.ended_at.is_some() => "none: its lease ended",
+        None if attempt.ended_at.is_some() => "none: it was not heard of again",
         None => "none yet",
     };
     let open = if attempt.open { ", in doubt" } else { "" };

@@ -1,6 +1,8 @@
 //! The `semel` command, as its users meet it.
 
 mod copies;
+mod docs;
+mod docs_names;
 mod doctor;
 mod harness;
 mod itself;

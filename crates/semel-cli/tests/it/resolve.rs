@@ -133,7 +133,7 @@ fn a_holder_that_is_gone_need_not_be_waited_for() {
 fn a_probe_decides_by_its_exit() {
     let world = world();
     let probe = "echo \"$SEMEL_NAMESPACE/$SEMEL_KEY/$SEMEL_FENCE/$SEMEL_ATTEMPT\"";
-    let ran = world.semel(&["resolve", "order-3", "--probe", probe]);
+    let ran = world.semel(&["resolve", "order-3", &format!("--probe={probe}")]);
     ran.expect(0, "order-3: doubtful -> succeeded\n", "");
     let record = state(&world, "order-3");
     // A later `semel run` writes what the probe wrote.
@@ -155,11 +155,11 @@ fn a_probe_decides_by_its_exit() {
              hint: it stays in doubt; say --done or --not-done once you know\n"
         );
         world
-            .semel(&["resolve", "order-7", "--probe", probe])
+            .semel(&["resolve", "order-7", &format!("--probe={probe}")])
             .expect(120, "", &message);
     }
     assert_eq!(world.entries(), entries);
-    let ran = world.semel(&["resolve", "order-7", "--probe", "echo no; exit 1"]);
+    let ran = world.semel(&["resolve", "order-7", "--probe=echo no; exit 1"]);
     ran.expect(0, "order-7: doubtful -> pending\n", "");
 }
 
@@ -168,7 +168,12 @@ fn json_from_a_probe_stays_json() {
     let world = world();
     let probe = "echo '{\"id\": 7}'";
     let args = [
-        "resolve", "order-3", "--probe", probe, "--effect", "created", "--json",
+        "resolve",
+        "order-3",
+        &format!("--probe={probe}"),
+        "--effect",
+        "created",
+        "--json",
     ];
     let receipt = world.semel(&args).json().remove(0);
     assert_eq!(receipt["data"]["output"], json!({"id": 7}));
@@ -181,7 +186,7 @@ fn a_decision_on_what_has_changed_meanwhile_is_refused() {
     // While the probe looks, somebody else decides.
     let semel = env!("CARGO_BIN_EXE_semel");
     let probe = format!("'{semel}' resolve order-3 --not-done --by eve > /dev/null; exit 0");
-    let ran = world.semel(&["resolve", "order-3", "--probe", &probe]);
+    let ran = world.semel(&["resolve", "order-3", &format!("--probe={probe}")]);
     ran.expect(
         125,
         "",
@@ -217,7 +222,7 @@ fn an_answer_that_no_store_takes_is_refused() {
     assert_eq!(world.entries(), entries);
     // A probe that says much has still said that it was done.
     let probe = format!("cat '{}'", file.display());
-    let ran = world.semel(&["resolve", "order-3", "--probe", &probe, "--json"]);
+    let ran = world.semel(&["resolve", "order-3", &format!("--probe={probe}"), "--json"]);
     let receipt = &ran.json()[0];
     assert_eq!((ran.code, &receipt["state"]), (0, &json!("succeeded")));
     let size = &receipt["data"]["truncated"]["stdout_bytes"];
@@ -284,7 +289,12 @@ fn a_dry_run_writes_nothing_and_says_what_would_be() {
     );
     let asked = world.path("asked");
     let probe = format!("touch '{}'", asked.display());
-    let ran = world.semel(&["resolve", "order-3", "--probe", &probe, "--dry-run"]);
+    let ran = world.semel(&[
+        "resolve",
+        "order-3",
+        &format!("--probe={probe}"),
+        "--dry-run",
+    ]);
     ran.expect(
         0,
         "order-3: would ask the probe and resolve by its answer\n",

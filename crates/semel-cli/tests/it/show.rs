@@ -41,7 +41,7 @@ fn a_doubt_that_nobody_noticed_is_told_with_the_next_step() {
 attempt 1 (fence 1)
   started      TIME (10 min ago)
   ended        TIME, after 1 min
-  verdict      none: its lease ended, in doubt
+  verdict      none: it was not heard of again, in doubt
   holder       mill, pid 4242 (cannot be seen from here)
 "
     );
@@ -126,7 +126,7 @@ fn programs_get_the_whole_record() {
             "verdict": "done", "error": null,
         }])
     );
-    assert_eq!(record.as_object().map(serde_json::Map::len), Some(28));
+    assert_eq!(record.as_object().map(serde_json::Map::len), Some(29));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::digest::{Digest, KeyHash};
 use crate::effect::Effect;
 use crate::fingerprint::Fingerprint;
 use crate::policy::Policy;
-use crate::text::{AttemptId, Key, Label, Namespace, Note};
+use crate::text::{AttemptId, Key, Label, Namespace, Note, Probe};
 use crate::time::Timestamp;
 use crate::verdict::{Outcome, VerdictKind};
 
@@ -104,6 +104,8 @@ pub struct Spec {
     pub parent: Option<Parent>,
     /// Which of several intended repeats this is; the first is 1.
     pub occurrence: u32,
+    /// What finds out whether a doubted effect happened, where a door can run it.
+    pub probe: Option<Probe>,
 }
 
 /// The operation that a child is a step of.

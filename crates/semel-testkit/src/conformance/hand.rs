@@ -250,6 +250,7 @@ pub fn spec(key: &str) -> Spec {
         principal: None,
         parent: None,
         occurrence: 1,
+        probe: None,
     }
 }
 

@@ -20,6 +20,7 @@ cases![
     pieces_of_a_stream_come_back_in_order,
     streams_of_two_attempts_are_apart,
     a_stream_becomes_the_payload,
+    a_stream_that_is_not_the_answer_can_be_discarded,
     erasing_takes_the_stream_too,
     the_streams_of_other_attempts_outlive_a_payload,
     a_stream_is_replaced_by_bytes_and_bytes_by_a_stream,
@@ -247,6 +248,28 @@ async fn a_stream_becomes_the_payload(bed: Arc<dyn Bed>) {
     // Nothing was streamed, and that is the answer.
     let (after, _) = streamed(&*store, &spec("order-8"), &[]).await;
     assert_eq!(payload(&*store, &after).await, Some(vec![]));
+}
+
+async fn a_stream_that_is_not_the_answer_can_be_discarded(bed: Arc<dyn Bed>) {
+    let store = bed.open().await;
+    let pieces = [piece(1, b"all".to_vec())];
+    let (answer, whole) = streamed(&*store, &spec("order-7"), &pieces).await;
+    let begun = begin(&spec("order-8"), 1).apply(&*store, None).await;
+    let place = begun.expect("begun").place();
+    for fence in [Fence(1), Fence(2)] {
+        let taken = store.append(place, fence, pieces.to_vec()).await;
+        taken.expect("it is taken");
+    }
+    for (place, fence) in [
+        (place, Fence(1)),
+        (answer.place, Fence(1)),
+        (place, Fence(9)),
+    ] {
+        store.discard(place, fence).await.expect("it is discarded");
+    }
+    assert_eq!(store.stream(place, Fence(1)).await, Ok(vec![]));
+    assert_eq!(store.stream(place, Fence(2)).await, Ok(pieces.to_vec()));
+    assert!(payload(&*store, &answer).await == Some(whole));
 }
 
 async fn erasing_takes_the_stream_too(bed: Arc<dyn Bed>) {

@@ -245,6 +245,10 @@ impl Store for Planted {
         self.store.append(place, fence, chunks)
     }
 
+    fn discard(&self, place: Place, fence: Fence) -> Pending<'_, Result<()>> {
+        self.store.discard(place, fence)
+    }
+
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
         self.store.stream(place, fence)
     }

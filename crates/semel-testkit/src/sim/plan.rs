@@ -169,6 +169,7 @@ impl KeyPlan {
                 fence,
             }),
             occurrence: 1,
+            probe: None,
         })
     }
 

@@ -195,6 +195,12 @@ impl Store for SimStore {
         }))
     }
 
+    fn discard(&self, place: Place, fence: Fence) -> Pending<'_, Result<()>> {
+        Box::pin(self.read(OTHER, move |s| {
+            s.shelf.chunks.remove(&(place, fence));
+        }))
+    }
+
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
         Box::pin(self.read(OTHER, move |s| {
             let stream = s.shelf.chunks.get(&(place, fence));

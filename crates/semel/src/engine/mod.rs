@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use semel_core::ledger::{
-    Begin, Command, Expire, Holder, Record, Rejection, Reply, Sighting, StateKind, Submit,
+    Begin, Command, Expire, Fence, Holder, Record, Rejection, Reply, Sighting, StateKind, Submit,
 };
 use semel_core::{AttemptId, Key, Label, Namespace, Timestamp};
 use tokio::runtime::Handle;
@@ -48,7 +48,7 @@ use crate::error::{Error, Result};
 use crate::receipt::Receipt;
 use crate::store::memory::MemoryStore;
 use crate::store::sqlite::SqliteStore;
-use crate::store::{Current, Store, StoreError};
+use crate::store::{Chunk, Current, Store, StoreError};
 
 /// Makes actions happen once. Cheap to clone; all clones share one store.
 #[derive(Clone, Debug)]
@@ -322,6 +322,25 @@ impl Engine {
         Ok(payload.map(|bytes| bytes.to_vec()))
     }
 
+    /// Loads what an attempt stored piece by piece and has not reported as an answer: what is known
+    /// of one that is running or in doubt.
+    ///
+    /// # Errors
+    /// Fails when the store does.
+    pub async fn partial(
+        &self,
+        namespace: &Namespace,
+        key: &Key,
+        fence: Fence,
+    ) -> Result<Vec<Chunk>> {
+        let subject = Subject::new(namespace, key);
+        let store = &self.inner.ledger.store;
+        match store.load(&subject.hash).await? {
+            Current::Absent(_) => Ok(vec![]),
+            Current::Stored(stored) => Ok(store.stream(stored.place, fence).await?),
+        }
+    }
+
     /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -579,6 +598,7 @@ impl Claim {
                     .receipt(&applied.current, true, None, applied.at)
                     .await?;
                 self.inner.replays.add(&receipt);
+                let receipt = receipt.kept(&self.begin.spec, &applied.current);
                 Ok(Admission::Replay(receipt))
             }
             Reply::Submitted { .. }

@@ -1,12 +1,13 @@
 //! Permits: the right to act, and the duty to say what came of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use semel_core::ledger::{
-    AttemptKind, Begin, Command, Fence, Grant, Renew, Reply, Settle, StateKind,
+    AttemptKind, Begin, Command, Fence, Grant, Renew, Reply, Settle, Spec, StateKind,
 };
-use semel_core::{AttemptId, Digest, Effect, Key, Lease, Note, Outcome, Payload, Verdict};
+use semel_core::{AttemptId, Digest, Effect, Key, Lease, Note, Outcome, Payload, Probe, Verdict};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -43,6 +44,10 @@ pub(crate) struct Held {
     pub(crate) number: u32,
     pub(crate) kind: AttemptKind,
     pub(crate) lease: Lease,
+    /// What this call asked for; the first one's policies stand.
+    asked: Arc<Spec>,
+    /// Whether pieces of an answer were stored before its end.
+    appended: AtomicBool,
     state: Mutex<HeldState>,
 }
 
@@ -75,6 +80,8 @@ impl Permit {
             number: grant.number,
             kind: grant.kind,
             lease,
+            asked: Arc::clone(&begin.spec),
+            appended: AtomicBool::new(false),
             state: Mutex::new(HeldState {
                 current,
                 deadline,
@@ -123,6 +130,15 @@ impl Permit {
     #[must_use]
     pub fn is_probe(&self) -> bool {
         self.held.kind == AttemptKind::Probe
+    }
+
+    /// Returns the shell command that finds out whether a doubted effect happened, as the first call
+    /// named it.
+    #[must_use]
+    pub fn probe(&self) -> Option<Probe> {
+        let state = self.held.lock();
+        let operation = state.current.record()?.operation()?;
+        operation.spec.probe.clone()
     }
 
     /// Returns until when an effect may be started; it moves while the lease is renewed.
@@ -174,13 +190,9 @@ impl Permit {
     /// Fails when the store does.
     pub async fn append(&self, chunks: Vec<Chunk>) -> Result<()> {
         let place = self.held.place()?;
-        Ok(self
-            .held
-            .inner
-            .ledger
-            .store
-            .append(place, self.held.fence, chunks)
-            .await?)
+        self.held.appended.store(true, Ordering::Relaxed);
+        let store = &self.held.inner.ledger.store;
+        Ok(store.append(place, self.held.fence, chunks).await?)
     }
 
     /// Reports that the action succeeded, with this effect and answer.
@@ -220,8 +232,15 @@ impl Permit {
             effect,
             payload: stored,
         });
-        self.end(verdict, payload.map(|bytes| Bytes::Here(bytes.into())))
-            .await
+        let held = Arc::clone(&self.held);
+        let payload = payload.map(|bytes| Bytes::Here(bytes.into()));
+        let receipt = self.end(verdict, payload).await?;
+        if held.appended.load(Ordering::Relaxed) {
+            // The answer has all of it. If this fails, the pieces go with the operation's retention.
+            let store = &held.inner.ledger.store;
+            drop(store.discard(held.place()?, held.fence).await);
+        }
+        Ok(receipt)
     }
 
     /// Reports the end of an action whose answer was stored piece by piece; `payload` is what the
@@ -480,9 +499,11 @@ impl Held {
             Some(Bytes::Here(bytes)) if !conflict && !repeated => Some(Arc::clone(bytes)),
             Some(_) | None => None,
         };
-        self.inner
+        let receipt = self
+            .inner
             .receipt(&applied.current, conflict, own, applied.at)
-            .await
+            .await?;
+        Ok(receipt.kept(&self.asked, &applied.current))
     }
 
     /// A refused report is answered with the stored outcome, if there is one.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use semel_core::ledger::{Fence, Parent, Spec};
 use semel_core::{
-    Class, Fingerprint, Input, Key, Label, Lease, Namespace, OnDoubt, Policy, Retention, TextError,
+    Class, Fingerprint, Input, Key, Label, Lease, Namespace, OnDoubt, Policy, Probe, Retention,
+    TextError,
 };
 use serde::Serialize;
 
@@ -29,6 +30,7 @@ pub struct Request {
     pub(crate) wait: Duration,
     pub(crate) parent: Option<Parent>,
     door: Option<Label>,
+    probe: Option<Probe>,
     refused: Option<String>,
 }
 
@@ -61,6 +63,7 @@ impl Request {
             wait: Duration::ZERO,
             parent: None,
             door: None,
+            probe: None,
             refused: None,
         }
     }
@@ -172,6 +175,14 @@ impl Request {
         self
     }
 
+    /// Names the shell command that finds out whether a doubted effect happened, for doors that can
+    /// run it; like every policy it is fixed by the first call.
+    #[must_use]
+    pub fn probe(mut self, probe: Probe) -> Self {
+        self.probe = Some(probe);
+        self
+    }
+
     /// Names the way in.
     #[must_use]
     pub fn door(mut self, door: Label) -> Self {
@@ -235,6 +246,7 @@ impl Request {
             principal: None,
             parent: self.parent.clone(),
             occurrence: 1,
+            probe: self.probe.clone(),
         }))
     }
 }

@@ -266,6 +266,17 @@ impl Store for MemoryStore {
         })
     }
 
+    fn discard(&self, place: Place, fence: Fence) -> Pending<'_, Result<()>> {
+        Box::pin(async move {
+            let mut state = self.state();
+            let answer = state.rows.get(&place).and_then(|row| row.payload.as_ref());
+            if !matches!(answer, Some(Held::Stream(kept)) if *kept == fence) {
+                state.chunks.remove(&(place, fence));
+            }
+            Ok(())
+        })
+    }
+
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
         Box::pin(async move {
             Ok(self

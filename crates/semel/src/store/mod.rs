@@ -56,6 +56,9 @@ pub trait Store: Send + Sync + Debug {
     /// Stores the next pieces of a stream that an attempt produces.
     fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Pending<'_, Result<()>>;
 
+    /// Takes a stream away that did not become the answer, once the attempt has been reported.
+    fn discard(&self, place: Place, fence: Fence) -> Pending<'_, Result<()>>;
+
     /// Loads the pieces of a stream, in the order in which they were stored.
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>>;
 

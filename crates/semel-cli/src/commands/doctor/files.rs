@@ -89,7 +89,10 @@ pub(super) fn notes(engine: &Engine) -> Check {
 
 fn count(directory: &Path) -> usize {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
-    entries.count()
+    let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
+    paths
+        .filter(|path| path.extension().is_some_and(|end| end == "note"))
+        .count()
 }
 
 fn beside(path: &Path, end: &str) -> PathBuf {

@@ -24,8 +24,8 @@ pub(crate) struct Answer {
     /// The JSON object for programs, as far as there is more to say than the failure.
     object: Option<String>,
     failure: Option<Failure>,
-    /// Why nothing was done, and asking again may help.
-    not_done: Option<String>,
+    /// Why nothing was done, and what to do about it.
+    not_done: Option<(String, &'static str)>,
     /// What an earlier attempt wrote, still to be written for people.
     recorded: Vec<(u8, Vec<u8>)>,
     /// What is said in any case.
@@ -70,7 +70,7 @@ impl Answer {
     pub(crate) fn ended_by(signal: c_int) -> Self {
         let text = format!("ended by signal {signal} while waiting; nothing was run");
         Self {
-            failure: Some(Failure::new("in_flight", text).retryable()),
+            failure: Some(Failure::new("in_flight", text)),
             ..Self::new(u8::try_from(128 + signal).unwrap_or(u8::MAX))
         }
     }
@@ -94,7 +94,10 @@ impl Answer {
         };
         Self {
             object: Some(object),
-            not_done: Some(why.message),
+            not_done: Some((
+                why.message,
+                "nothing was done; mend the command and ask again",
+            )),
             ..Self::new(why.exit)
         }
     }
@@ -136,7 +139,9 @@ impl Answer {
             Meaning::NotDone(why) => (None, Some(why.clone())),
             Meaning::Done { .. } => (None, None),
         };
-        let not_done_line = not_done.as_ref().map(|why| format!("{key}: {why}"));
+        let line = not_done
+            .as_ref()
+            .map(|why| (format!("{key}: {why}"), "nothing was done; ask again"));
         let fields: Vec<_> = failure.iter().map(error).chain([UNSTORED]).collect();
         let object = extended(
             &Receipt {
@@ -149,7 +154,7 @@ impl Answer {
         Self {
             object: Some(object),
             failure,
-            not_done: not_done_line,
+            not_done: line,
             ..Self::new(exit)
         }
     }
@@ -263,11 +268,8 @@ impl Answer {
             printer.say(warning);
         }
         match (&self.failure, &self.not_done, &self.note) {
-            (Some(failure), _, _) => printer::explain(failure),
-            (None, Some(why), _) => {
-                printer.say(why);
-                printer.hint("nothing was done; mend what is wrong, or ask again");
-            }
+            (Some(failure), _, _) => printer::explain(&failure.message, failure.hint.as_deref()),
+            (None, Some((why, hint)), _) => printer::explain(why, Some(hint)),
             (None, None, Some(note)) => printer.note(note),
             (None, None, None) => {}
         }

@@ -6,13 +6,16 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use semel::core::identity::CommandLine;
 use semel::core::ledger::{Fence, Record};
+use semel::store::Chunk;
 use semel::{
-    Class, Effect, Engine, Key, Label, Lease, Namespace, OnDoubt, Permit, Receipt, Request,
+    Class, Effect, Engine, Key, Label, Lease, Namespace, OnDoubt, Permit, Probe, Receipt, Request,
 };
 use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
 
 use super::answer::{Answer, NotStarted};
 use super::data::RunData;
@@ -20,6 +23,7 @@ use super::inject::{self, Faults, Moment};
 use super::verdict::{Meaning, meaning};
 use crate::args::run::Common;
 use crate::args::values::{ClassWord, OnDoubtWord};
+use crate::child::recording::Seen;
 use crate::child::signals::Signals;
 use crate::child::{self, Ended, signals};
 use crate::context::Context;
@@ -88,10 +92,17 @@ impl<'a> Job<'a> {
     }
 
     /// Asks this after the command, and when it is in doubt.
-    pub(crate) fn check(mut self, check: &str) -> Self {
+    pub(crate) fn check(mut self, check: &str) -> Result<Self, Failure> {
         self.request = self.request.on_doubt(OnDoubt::Probe);
         self.check = Some(check.to_owned());
-        self
+        self.probe(check)
+    }
+
+    /// Asks this when it is in doubt.
+    pub(crate) fn probe(mut self, probe: &str) -> Result<Self, Failure> {
+        let probe = Probe::new(probe).map_err(|error| Failure::input(error.to_string()))?;
+        self.request = self.request.probe(probe);
+        Ok(self)
     }
 
     /// Makes it another operation of the same description.
@@ -181,14 +192,28 @@ impl<'a> Job<'a> {
         permit: &Permit,
         signals: &Signals,
     ) -> Result<Ended, Failure> {
+        let (recording, mut seen) = (running.recording(), Seen::default());
+        let mut store = tokio::time::interval(STORE_EVERY);
+        store.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        store.tick().await;
         let end = running.end(signals, self.args.timeout);
         tokio::pin!(end);
         loop {
             tokio::select! {
+                biased;
                 ended = &mut end => {
                     return ended.map_err(|error| {
                         Failure::new("in_doubt", format!("{}: waiting for the command failed: {error}", self.key))
                     });
+                }
+                _ = store.tick() => {
+                    // Whoever must find out what happened sees what was said so far. The answer does
+                    // not rest on it, so a store that fails now is no reason to stop.
+                    let news = recording.news(&mut seen).into_iter();
+                    let news: Vec<_> = news.map(|(stream, bytes)| Chunk { stream, bytes }).collect();
+                    if !news.is_empty() {
+                        drop(permit.append(news).await);
+                    }
                 }
                 () = signals.asked_to_stop() => {
                     // While we are stopped nobody renews the lease. If it is too late for that,
@@ -315,7 +340,7 @@ impl<'a> Job<'a> {
             Some(holder) => format!("{} is still running: {holder}", self.key),
             None => format!("{} waits to be carried out elsewhere", self.key),
         };
-        let failure = Failure::new("in_flight", text).retryable();
+        let failure = Failure::new("in_flight", text).about(&self.key);
         Ok(failure.hint("ask again later, or wait longer with --wait"))
     }
 
@@ -327,6 +352,7 @@ impl<'a> Job<'a> {
             "in_doubt",
             format!("{key} is in doubt: an earlier attempt started{who}, and nobody knows whether it took effect"),
         )
+        .about(key)
         .hint(format!(
             "find out, then `semel resolve {word} --done` or `semel resolve {word} --not-done`"
         ))
@@ -377,6 +403,9 @@ impl<'a> Job<'a> {
         }
     }
 }
+
+/// How often what a command has written so far is stored.
+const STORE_EVERY: Duration = Duration::from_secs(1);
 
 fn longest_lease() -> Result<Lease, Failure> {
     Lease::new(Lease::MAX).map_err(|error| Failure::internal(error.to_string()))

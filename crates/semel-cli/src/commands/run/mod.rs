@@ -27,7 +27,10 @@ pub(crate) async fn run(context: &Context, args: &Run) -> Result<ExitCode, Failu
     if matches!(args.class, Some(ClassWord::Safe)) {
         return unrecorded(&job, args).await;
     }
-    let job = job.policy(args.class, policy(args)?);
+    let mut job = job.policy(args.class, policy(args)?);
+    if let Some(probe) = &args.probe {
+        job = job.probe(probe)?;
+    }
     if args.common.dry_run {
         return dry_run(&job).await;
     }
@@ -39,7 +42,7 @@ pub(crate) async fn run(context: &Context, args: &Run) -> Result<ExitCode, Failu
     if args.retry {
         retry(&job, &engine).await?;
     }
-    let answer = carry_out(&job, &engine, &signals, args.probe.as_deref()).await?;
+    let answer = carry_out(&job, &engine, &signals).await?;
     let code = answer.give(&job)?;
     housekeeping(context, &engine).await;
     Ok(code)
@@ -61,7 +64,6 @@ pub(crate) async fn carry_out(
     job: &Job<'_>,
     engine: &Engine,
     signals: &Signals,
-    probe: Option<&str>,
 ) -> Result<Answer, Failure> {
     loop {
         let admission = tokio::select! {
@@ -72,7 +74,7 @@ pub(crate) async fn carry_out(
         match admission {
             Admission::Execute(permit) => return job.execute(permit, signals).await,
             Admission::Probe(permit) => {
-                if let Some(answer) = probe::ask(job, permit, signals, probe).await? {
+                if let Some(answer) = probe::ask(job, permit, signals).await? {
                     return Ok(answer);
                 }
             }

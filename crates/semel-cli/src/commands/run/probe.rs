@@ -13,15 +13,14 @@ pub(crate) async fn ask(
     job: &Job<'_>,
     permit: Permit,
     signals: &Signals,
-    probe: Option<&str>,
 ) -> Result<Option<Answer>, Failure> {
-    let found = match probe {
+    let found = match permit.probe() {
         Some(probe) => {
-            let mut command = probe::shell(probe);
+            let mut command = probe::shell(probe.as_str());
             job.identify(&mut command, &permit);
             probe::look(command, signals).await?
         }
-        None => Found::Unknown("no --probe was given to ask".to_owned()),
+        None => Found::Unknown("it was begun without one".to_owned()),
     };
     let data = match found {
         Found::NotDone => {

@@ -216,3 +216,82 @@ fn an_outcome_that_cannot_be_stored_is_told_and_delivered_by_the_next_call() {
     );
     assert_eq!(sandbox.effects("runs"), 1);
 }
+
+#[test]
+fn the_probe_of_the_first_call_is_kept_and_later_ones_cannot_loosen_anything() {
+    let sandbox = Sandbox::new();
+    let script = "kill -9 $$";
+    let probe = ["--probe", "echo found by $SEMEL_KEY", "--lease", "1s"];
+    assert_eq!(with(&sandbox, &probe, script).exit, 137);
+    assert_eq!(sandbox.record("k")["probe"], "echo found by $SEMEL_KEY");
+    // A later call that would run it again is held to what the first one said.
+    super::wait_until("the probe is asked", || {
+        with(&sandbox, &["--on-doubt", "retry"], script).exit == 0
+    });
+    let replay = with(&sandbox, &["--json", "--on-doubt", "retry"], script).json();
+    assert_eq!(replay["data"]["stdout"], "found by k\n");
+    let kept = "class unsafe, on_doubt probe: as the first call said";
+    assert_eq!(replay["policy_kept"], kept);
+
+    // A person can ask the same probe.
+    let words = [
+        &["run", "--key", "l"],
+        &probe[..],
+        &["--", "sh", "-c", script],
+    ]
+    .concat();
+    assert_eq!(sandbox.say(&words).exit, 137);
+    let resolved = sandbox.say(&["resolve", "l", "--probe"]);
+    assert_eq!(resolved.out(), "l: doubtful -> succeeded\n", "{resolved:?}");
+    assert_eq!(sandbox.say(&words).out(), "found by l\n");
+    let none = sandbox.run("m", script);
+    assert_eq!(none.exit, 137);
+    let refused = sandbox.say(&["resolve", "m", "--probe"]);
+    assert_eq!(refused.exit, 64, "{refused:?}");
+}
+
+#[test]
+fn what_was_said_before_the_end_came_is_shown_to_whoever_must_find_out() {
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate("gate");
+    let script = "echo half done; echo hm >&2; cat gate";
+    let mut wrapper = sandbox.semel(&["run", "--key", "k", "--", "sh", "-c", script]);
+    let mut wrapper = super::piped(&mut wrapper).spawn().expect("semel runs");
+    super::wait_until("it is stored", || {
+        sandbox.record("k")["partial"]["stdout"] == "half done\n"
+    });
+    wrapper.kill().expect("it can be killed");
+    wrapper.wait().expect("it ends");
+    gate.open();
+    super::wait_until("it is in doubt", || sandbox.run("k", script).exit == 120);
+    let shown = sandbox.say(&["show", "k"]).out();
+    assert!(shown.contains("stdout so far\n  half done"), "{shown}");
+    assert!(shown.contains("stderr so far\n  hm"), "{shown}");
+}
+
+#[test]
+fn what_was_stored_on_the_way_goes_when_the_answer_has_all_of_it() {
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate("gate");
+    let mut wrapper = sandbox.semel(&[
+        "run",
+        "--key",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "echo half; cat gate; echo all",
+    ]);
+    let wrapper = super::piped(&mut wrapper).spawn().expect("semel runs");
+    super::wait_until("it is stored", || {
+        sandbox.record("k")["partial"]["stdout"] == "half\n"
+    });
+    gate.open();
+    assert_eq!(super::told(wrapper).out(), "half\nall\n");
+    let record = sandbox.record("k");
+    assert_eq!(
+        (&record["data"]["stdout"], &record["partial"]),
+        (&"half\nall\n".into(), &serde_json::Value::Null)
+    );
+    sandbox.verified();
+}

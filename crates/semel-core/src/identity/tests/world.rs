@@ -141,6 +141,7 @@ impl World {
             principal: None,
             parent: None,
             occurrence: identity.occurrence,
+            probe: None,
         };
         let begin = Begin {
             spec: Arc::new(spec),

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::digest::Digest;
 use crate::effect::Effect;
-use crate::text::{AttemptId, Key, Label, Namespace, Note, TextError};
+use crate::text::{AttemptId, Key, Label, Namespace, Note, Probe, TextError};
 use crate::time::Timestamp;
 use crate::verdict::{Outcome, Payload};
 
@@ -257,6 +257,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn label(&mut self, what: &'static str) -> Result<Label, DecodeError> {
         Ok(Label::new(self.text(what)?)?)
+    }
+
+    pub(super) fn probe(&mut self) -> Result<Probe, DecodeError> {
+        Ok(Probe::new(self.text("the probe")?)?)
     }
 
     pub(super) fn note(&mut self, what: &'static str) -> Result<Note, DecodeError> {

@@ -228,6 +228,7 @@ pub(super) fn put_spec(w: &mut Writer, spec: &Spec) {
         w.text(parent.root.as_str());
     });
     w.number(u64::from(spec.occurrence));
+    w.option(spec.probe.as_ref(), |w, probe| w.text(probe.as_str()));
 }
 
 pub(super) fn get_spec(r: &mut Reader<'_>) -> Result<Spec, DecodeError> {
@@ -248,6 +249,7 @@ pub(super) fn get_spec(r: &mut Reader<'_>) -> Result<Spec, DecodeError> {
             })
         })?,
         occurrence: r.number32("the occurrence")?,
+        probe: r.option("the probe", Reader::probe)?,
     })
 }
 

@@ -157,6 +157,20 @@ fn running_exp(t: &mut Table) {
     cases! { t, w = running(hold()).wait(LEASE);
         w.begin_seeing("a", "a", true) => rejected(OWN_DOUBT);
     }
+    // Whether the end of the lease was stored or not makes no difference to one that is seen alive;
+    // one that has said that it does not know is not waited for.
+    for policy in [hold(), retry(), probe()] {
+        cases! { t, w = running(policy).wait(LEASE + 10).then(World::expire);
+            w.begin_seeing("b", "a", true) => rejected(in_flight(None));
+            w.begin_seeing("a", "a", true) => rejected(OWN_DOUBT);
+        }
+    }
+    cases! { t, w = running(hold()).wait(LEASE).then(World::expire);
+        w.begin_seeing("b", "a", false) => rejected(IN_DOUBT);
+    }
+    cases! { t, w = running(hold()).then(|w| w.unknown("a"));
+        w.begin_seeing("b", "a", true) => rejected(IN_DOUBT);
+    }
     let waived = [E::LeaseEnded, E::Doubted, E::DoubtWaived, E::Begun];
     cases! { t, w = running(retry()).wait(LEASE);
         w.begin("b") => written(S::Running, act(2, 2, end), &waived).fence(1).open(1);

@@ -129,6 +129,7 @@ pub(super) fn spec(policy: Policy) -> Spec {
         principal: None,
         parent: None,
         occurrence: 1,
+        probe: None,
     }
 }
 

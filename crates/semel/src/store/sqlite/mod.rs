@@ -294,6 +294,14 @@ impl Store for SqliteStore {
         })
     }
 
+    fn discard(&self, place: Place, fence: Fence) -> Pending<'_, Result<()>> {
+        Box::pin(self.ask(move |answer| Item::Discard {
+            place,
+            fence,
+            answer,
+        }))
+    }
+
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
         Box::pin(async move {
             let chunks = payload::chunks(&self.reader(), place.0, fence.0.cast_signed());

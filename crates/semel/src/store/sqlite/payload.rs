@@ -149,6 +149,17 @@ pub(super) fn append(
     Ok(())
 }
 
+/// Takes a stream away, unless it is the answer.
+pub(super) fn discard(connection: &Connection, id: u64, fence: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "DELETE FROM chunks WHERE operation = ?1 AND fence = ?2 AND NOT EXISTS
+                (SELECT 1 FROM operations WHERE id = ?1 AND stream_fence = ?2)",
+        )?
+        .execute((id.cast_signed(), fence))
+        .map(drop)
+}
+
 /// Erases the payload of a row and every stream that its attempts stored.
 pub(super) fn erase_all(connection: &Connection, id: u64) -> rusqlite::Result<()> {
     erase(connection, id, None)?;

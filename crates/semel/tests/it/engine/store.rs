@@ -75,6 +75,10 @@ impl Store for Patient {
         self.wait(move |store| store.append(place, fence, chunks))
     }
 
+    fn discard(&self, place: Place, fence: Fence) -> Pending<'_, Result<()>> {
+        self.wait(move |store| store.discard(place, fence))
+    }
+
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
         self.store.stream(place, fence)
     }
@@ -209,6 +213,10 @@ impl Store for Twisted {
 
     fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Pending<'_, Result<()>> {
         self.ask(self.store.append(place, fence, chunks))
+    }
+
+    fn discard(&self, place: Place, fence: Fence) -> Pending<'_, Result<()>> {
+        self.ask(self.store.discard(place, fence))
     }
 
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {

@@ -70,7 +70,7 @@ async fn a_settled_operation_shows_all_its_fields(world: World) {
         json!({
             "namespace": "default", "key": "order-7", "client_key": null, "name": "create-order",
             "state": "succeeded", "ok": true, "effect": "created",
-            "class": "unsafe", "on_doubt": "hold", "door": "run", "principal": null,
+            "class": "unsafe", "on_doubt": "hold", "probe": null, "door": "run", "principal": null,
             "queue": null, "parent": null, "attempt": 1, "fence": 1, "version": 3,
             "max_attempts": null, "fingerprint": fingerprint.to_string(),
             "created_at": "2026-11-15T12:00:00.000Z", "started_at": "2026-11-15T12:00:00.000Z",
@@ -197,11 +197,12 @@ async fn events_carry_the_key_until_it_is_forgotten(world: World) {
             json!({
                 "seq": 1, "at": "2026-11-15T12:00:00.000Z", "namespace": "default",
                 "key": "order-7", "command": "begin", "state": "running", "fence": 1, "by": null,
+                "events": ["begun"],
             }),
             json!({
                 "seq": 2, "at": "2026-11-15T12:00:00.000Z", "namespace": "default",
                 "key": "order-7", "command": "settle", "state": "succeeded", "fence": 1,
-                "by": null,
+                "by": null, "events": ["settled"],
             }),
         ]
     );
@@ -214,7 +215,7 @@ async fn events_carry_the_key_until_it_is_forgotten(world: World) {
         seen.last(),
         Some(&json!({
             "seq": 3, "at": "2026-11-15T12:00:00.000Z", "namespace": null, "key": null,
-            "command": "forget", "state": "stub", "fence": 1, "by": "ann",
+            "command": "forget", "state": "stub", "fence": 1, "by": "ann", "events": ["forgotten"],
         }))
     );
     assert_eq!(seen[0]["key"], json!(null));

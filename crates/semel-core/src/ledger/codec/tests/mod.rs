@@ -109,6 +109,7 @@ fn format_1_is_fixed_for_ever() {
         "0103636c69",                 // the door
         "0000",                       // no principal, no parent
         "01",                         // the occurrence
+        "00",                         // no probe
     ]
     .concat();
     let operation = [

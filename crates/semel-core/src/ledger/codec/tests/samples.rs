@@ -13,7 +13,7 @@ use crate::ledger::{
     Settle, Settled, Sighting, Spec, State, StateKind, Stub, Submit, Tombstone, Version,
 };
 use crate::policy::{Class, OnDoubt, Policy};
-use crate::text::{AttemptId, Key, Label, Namespace, Note};
+use crate::text::{AttemptId, Key, Label, Namespace, Note, Probe};
 use crate::time::{Lease, Retention, Timestamp};
 use crate::verdict::{Outcome, Payload, Verdict, VerdictKind};
 
@@ -68,6 +68,7 @@ pub(super) fn plain_spec() -> Spec {
         principal: None,
         parent: None,
         occurrence: 1,
+        probe: None,
     }
 }
 
@@ -134,6 +135,7 @@ pub(super) fn full_spec() -> Spec {
             root: key("order-7"),
         }),
         occurrence: u32::MAX,
+        probe: Some(Probe::new(&"p\n".repeat(512)).unwrap()),
     }
 }
 

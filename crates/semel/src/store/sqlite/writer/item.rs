@@ -20,6 +20,11 @@ pub(in crate::store::sqlite) enum Item {
         chunks: Vec<(u8, Vec<u8>)>,
         answer: oneshot::Sender<Result<()>>,
     },
+    Discard {
+        place: Place,
+        fence: Fence,
+        answer: oneshot::Sender<Result<()>>,
+    },
     Mark {
         name: &'static str,
         /// `None` takes the mark away.
@@ -120,7 +125,9 @@ impl Item {
     pub(super) fn fail(self, error: &StoreError) {
         match self {
             Self::Change(_, answer) => drop(answer.send(Err(error.clone()))),
-            Self::Append { answer, .. } | Self::Mark { answer, .. } => {
+            Self::Append { answer, .. }
+            | Self::Discard { answer, .. }
+            | Self::Mark { answer, .. } => {
                 drop(answer.send(Err(error.clone())));
             }
             Self::Tidy(answer) => drop(answer.send(Err(error.clone()))),

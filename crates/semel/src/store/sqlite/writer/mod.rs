@@ -254,6 +254,16 @@ impl Writer {
                         .map_err(|error| failed("store a stream", &error))?;
                     rows.wrote = true;
                 }
+                Item::Discard {
+                    place,
+                    fence,
+                    answer,
+                } => {
+                    answers.push(Answer::Unit(answer));
+                    payload::discard(sql.connection, place.0, fence.0.cast_signed())
+                        .map_err(|error| failed("take a stream away", &error))?;
+                    rows.wrote = true;
+                }
                 Item::Mark {
                     name,
                     value,
