@@ -10,6 +10,7 @@ mod load;
 mod machine;
 mod progress;
 mod report;
+mod run;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -36,6 +37,11 @@ enum Command {
     /// Measures the embedded ledger beside a raw log and a naive SQLite table
     #[command(after_help = EXAMPLES)]
     Core(CoreArguments),
+    /// Measures what `semel run` costs beside the bare command
+    #[command(
+        after_help = "Example:\n  cargo build --release && cargo run --release -p semel-bench -- run"
+    )]
+    Run(RunArguments),
 }
 
 const EXAMPLES: &str = "\
@@ -49,6 +55,29 @@ Examples:
   cargo run --release -p semel-bench -- core --json --dir /var/tmp
   cargo run --release -p semel-bench -- core --callers 64 --only semel --seconds 10
   cargo run --release -p semel-bench -- core --keys 5000000";
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// Prints JSON for programs instead of a table for people
+    #[arg(long)]
+    json: bool,
+
+    /// Works in a new directory here, on a real disk [default: beside this program]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+
+    /// The program to measure [default: `semel` beside this one]
+    #[arg(long, value_name = "PATH")]
+    semel: Option<PathBuf>,
+
+    /// Takes the median of this many runs
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=9999))]
+    rounds: u32,
+
+    /// Lists a store with this many operations
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    operations: u64,
+}
 
 #[derive(Debug, Args)]
 struct CoreArguments {
@@ -105,8 +134,11 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    let Command::Core(core) = arguments.command;
-    match run(&core) {
+    let measured = match arguments.command {
+        Command::Core(core) => measure_core(&core),
+        Command::Run(run) => measure_run(&run),
+    };
+    match measured.and_then(|text| print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error:#}");
@@ -115,7 +147,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &CoreArguments) -> Result<()> {
+fn measure_run(arguments: &RunArguments) -> Result<String> {
+    let scratch = disk::Scratch::make(arguments.dir.as_deref())?;
+    let watch = machine::Watch::start();
+    let beside = || Ok::<_, io::Error>(std::env::current_exe()?.with_file_name("semel"));
+    let plan = run::Plan {
+        semel: arguments.semel.clone().map_or_else(beside, Ok)?,
+        rounds: arguments.rounds,
+        operations: arguments.operations,
+    };
+    let figures = run::run(&scratch, &plan)?;
+    Ok(if arguments.json {
+        format!("{:#}\n", figures.json())
+    } else {
+        figures.table(&watch.others())
+    })
+}
+
+fn measure_core(arguments: &CoreArguments) -> Result<String> {
     let scratch = disk::Scratch::make(arguments.dir.as_deref())?;
     let watch = machine::Watch::start();
     let text = if let Some(keys) = arguments.keys {
@@ -142,6 +191,10 @@ fn run(arguments: &CoreArguments) -> Result<()> {
             )
         }
     };
+    Ok(text)
+}
+
+fn print(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         // Whoever reads only the first lines has got what was wanted.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
