@@ -59,6 +59,21 @@ impl Recording {
         }
     }
 
+    /// Returns what was written since it was last asked for; nothing once there is too much to keep.
+    pub(crate) fn since(&self, seen: &mut Seen) -> Vec<(u8, Vec<u8>)> {
+        let mut news = vec![];
+        for (stream, kept, from) in [
+            (1, &self.stdout, &mut seen.stdout),
+            (2, &self.stderr, &mut seen.stderr),
+        ] {
+            if let Some(bytes) = kept.get(*from..).filter(|bytes| !bytes.is_empty()) {
+                news.push((stream, bytes.to_vec()));
+                *from = kept.len();
+            }
+        }
+        news
+    }
+
     /// Returns how the streams took turns; `None` when there were too many.
     pub(crate) fn turns(&self) -> Option<&[(u8, u64)]> {
         (!self.unordered).then_some(&self.turns)
@@ -81,20 +96,9 @@ impl Shared {
         self.lock().add(stream, bytes);
     }
 
-    /// Returns what was written since it was last asked for; nothing once there is too much to keep.
-    pub(crate) fn news(&self, seen: &mut Seen) -> Vec<(u8, Vec<u8>)> {
-        let recording = self.lock();
-        let mut news = vec![];
-        for (stream, kept, from) in [
-            (1, &recording.stdout, &mut seen.stdout),
-            (2, &recording.stderr, &mut seen.stderr),
-        ] {
-            if let Some(bytes) = kept.get(*from..).filter(|bytes| !bytes.is_empty()) {
-                news.push((stream, bytes.to_vec()));
-                *from = kept.len();
-            }
-        }
-        news
+    /// See [`Recording::since`].
+    pub(crate) fn since(&self, seen: &mut Seen) -> Vec<(u8, Vec<u8>)> {
+        self.lock().since(seen)
     }
 
     /// Takes all that was recorded.
@@ -102,7 +106,7 @@ impl Shared {
         std::mem::take(&mut self.lock())
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Recording> {
+    fn lock(&self) -> MutexGuard<'_, Recording> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -141,14 +145,14 @@ mod tests {
         let shared = Shared::default();
         let mut seen = Seen::default();
         shared.add(1, b"one");
-        assert_eq!(shared.news(&mut seen), [(1, b"one".to_vec())]);
-        assert_eq!(shared.news(&mut seen), []);
+        assert_eq!(shared.since(&mut seen), [(1, b"one".to_vec())]);
+        assert_eq!(shared.since(&mut seen), []);
         shared.add(2, b"err");
         shared.add(1, b"two");
         let news = [(1, b"two".to_vec()), (2, b"err".to_vec())];
-        assert_eq!(shared.news(&mut seen), news);
+        assert_eq!(shared.since(&mut seen), news);
         shared.add(1, &vec![0; OUTPUT_MAX]);
-        assert_eq!(shared.news(&mut seen), []);
+        assert_eq!(shared.since(&mut seen), []);
     }
 
     #[test]

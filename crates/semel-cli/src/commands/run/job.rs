@@ -172,9 +172,12 @@ impl<'a> Job<'a> {
             }
             Ok(running) => {
                 self.faults.strike(Moment::MidEffect);
-                let ended = self.ended(running, &permit, signals).await?;
+                let (ended, mut seen) = self.ended(running, &permit, signals).await?;
                 self.faults.strike(Moment::AfterEffect);
                 let meaning = self.meaning(&ended, &permit, signals).await?;
+                if let Meaning::Unknown(_) = meaning {
+                    keep(&permit, ended.recording.since(&mut seen)).await;
+                }
                 let answer = self.report(permit, ended, meaning).await?;
                 self.faults.strike(Moment::AfterSettle);
                 answer
@@ -191,7 +194,7 @@ impl<'a> Job<'a> {
         running: child::Running,
         permit: &Permit,
         signals: &Signals,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<(Ended, Seen), Failure> {
         let (recording, mut seen) = (running.recording(), Seen::default());
         let mut store = tokio::time::interval(STORE_EVERY);
         store.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -202,18 +205,13 @@ impl<'a> Job<'a> {
             tokio::select! {
                 biased;
                 ended = &mut end => {
-                    return ended.map_err(|error| {
+                    let ended = ended.map_err(|error| {
                         Failure::new("in_doubt", format!("{}: waiting for the command failed: {error}", self.key))
-                    });
+                    })?;
+                    return Ok((ended, seen));
                 }
                 _ = store.tick() => {
-                    // Whoever must find out what happened sees what was said so far. The answer does
-                    // not rest on it, so a store that fails now is no reason to stop.
-                    let news = recording.news(&mut seen).into_iter();
-                    let news: Vec<_> = news.map(|(stream, bytes)| Chunk { stream, bytes }).collect();
-                    if !news.is_empty() {
-                        drop(permit.append(news).await);
-                    }
+                    keep(permit, recording.since(&mut seen)).await;
                 }
                 () = signals.asked_to_stop() => {
                     // While we are stopped nobody renews the lease. If it is too late for that,
@@ -401,6 +399,18 @@ impl<'a> Job<'a> {
         } else {
             self.context.printer.line(&change);
         }
+    }
+}
+
+/// Stores what was written, so that whoever must find out what happened sees it. The answer does not
+/// rest on it, so a store that fails now is no reason to stop.
+async fn keep(permit: &Permit, written: Vec<(u8, Vec<u8>)>) {
+    let pieces = written.into_iter();
+    let pieces: Vec<_> = pieces
+        .map(|(stream, bytes)| Chunk { stream, bytes })
+        .collect();
+    if !pieces.is_empty() {
+        drop(permit.append(pieces).await);
     }
 }
 

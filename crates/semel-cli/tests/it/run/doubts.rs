@@ -57,6 +57,7 @@ fn a_doubt_is_told_with_what_the_command_said_before_it() {
         (&9.into(), &"half\n".into())
     );
     assert_eq!(json["unstored"], true);
+    assert_eq!(sandbox.record("k")["partial"]["stdout"], "half\n");
     let again = sandbox.say(&words).json();
     assert_eq!(
         (&again["ok"], &again["error"]["retryable"]),
