@@ -110,24 +110,24 @@ impl Answer {
         data: &RunData,
         declared: Option<String>,
     ) -> Self {
-        if receipt.replayed {
+        let settled = matches!(receipt.state, StateKind::Succeeded | StateKind::Failed);
+        let own = matches!(meaning, Meaning::Done { .. }) && !receipt.replayed;
+        if settled && !own {
             // Somebody settled it meanwhile: that is what everybody is told, so we are, too.
-            let settled = Self::replay(&receipt);
             return Self {
                 recorded: vec![],
                 warning: Some("settled by somebody else meanwhile; that outcome stands".to_owned()),
-                ..settled
+                ..Self::replay(&receipt)
             };
         }
-        let key = &receipt.key;
-        let settled = matches!(receipt.state, StateKind::Succeeded | StateKind::Failed);
-        if receipt.payload.is_some() || settled {
+        if settled {
             let reason = declared.or_else(|| receipt.reason.clone());
             return Self {
                 object: Some(json_of(&Receipt { reason, ..receipt })),
                 ..Self::new(exit)
             };
         }
+        let key = &receipt.key;
         // What did not come to an outcome is told once, to whoever is here.
         let payload = Some(data.to_json().into());
         let (failure, not_done) = match meaning {

@@ -245,3 +245,31 @@ fn a_command_can_read_the_terminal_and_see_its_size() {
         "{screen}"
     );
 }
+
+#[test]
+fn what_was_settled_while_the_wrapper_was_stopped_is_what_it_answers() {
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate("gate");
+    let script = "read x < gate; echo ran";
+    let words = [
+        "run", "--lease", "1s", "--key", "k", "--", "sh", "-c", script,
+    ];
+    let mut command = sandbox.semel(&words);
+    let child = piped(&mut command).spawn().expect("semel runs");
+    super::wait_until("the command waits", || gate.has_visitor());
+    send(&child, Signal::STOP);
+    super::wait_until("the lease is over", || {
+        sandbox.record("k")["state"] == "doubtful"
+    });
+    // The process is there and may still act: that needs a clear word.
+    let resolve = ["resolve", "k", "--done", "--failed", "--data", "\"no\""];
+    assert_eq!(sandbox.say(&resolve).exit, 122);
+    assert_eq!(sandbox.say(&[&resolve[..], &["--yes"]].concat()).exit, 0);
+    send(&child, Signal::CONT);
+    gate.open();
+    let told = told(child);
+    assert_eq!((told.exit, &*told.out()), (1, "ran\n"), "{told:?}");
+    assert!(told.err().contains("that outcome stands"), "{told:?}");
+    assert_eq!(sandbox.say(&words).exit, 1);
+    sandbox.verified();
+}
