@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, c_int};
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use semel::core::ledger::StateKind;
@@ -43,14 +44,32 @@ pub(crate) struct NotStarted {
 
 impl NotStarted {
     pub(crate) fn new(program: &OsStr, error: &io::Error) -> Self {
-        let exit = if error.kind() == io::ErrorKind::NotFound {
-            127
-        } else {
-            126
+        let missing = match error.kind() {
+            io::ErrorKind::NotFound => true,
+            // A directory of the PATH that may not be read hides what is simply not there.
+            io::ErrorKind::PermissionDenied => !is_there(program),
+            _ => false,
         };
-        let message = format!("cannot run `{}`: {error}", program.to_string_lossy());
-        Self { exit, message }
+        let why = if missing {
+            "there is no such command".to_owned()
+        } else {
+            error.to_string()
+        };
+        Self {
+            exit: if missing { 127 } else { 126 },
+            message: format!("cannot run `{}`: {why}", program.to_string_lossy()),
+        }
     }
+}
+
+/// Says whether a program can be seen, where its name says or in the PATH.
+fn is_there(program: &OsStr) -> bool {
+    let program = Path::new(program);
+    if program.components().count() > 1 {
+        return true;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
 }
 
 impl Answer {
