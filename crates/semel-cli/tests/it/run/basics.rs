@@ -1,5 +1,5 @@
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 
 use super::{Sandbox, Told, piped};
@@ -63,24 +63,35 @@ fn output_of_any_bytes_in_any_order_is_replayed() {
 #[test]
 fn both_streams_are_replayed_in_the_order_in_which_they_were_read() {
     let sandbox = Sandbox::new();
-    // Each piece is read before the next one is written.
-    let script = "for i in 1 2 3; do echo out$i; sleep 0.05; echo err$i >&2; sleep 0.05; done";
+    let gate = sandbox.gate("gate");
+    // Nothing more is written before what was written has come out at our end.
+    let script =
+        "for i in 1 2 3; do echo out$i; read x < gate; echo err$i >&2; read x < gate; done; exit 0";
     let words = ["run", "--key", "mixed", "--", "sh", "-c", script];
-    let merged = || {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
+    let merged = |at_each_piece: &dyn Fn()| {
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
         let mut command = sandbox.semel(&words);
         command
             .stdout(writer.try_clone().expect("a copy"))
             .stderr(writer);
         let mut child = command.spawn().expect("semel runs");
         drop(command);
-        let text = std::io::read_to_string(reader).expect("it is text");
-        child.wait().expect("it ends");
-        text
+        let mut pieces = vec![];
+        for _ in 0..6 {
+            let mut piece = [0; 5];
+            reader.read_exact(&mut piece).expect("a piece comes");
+            pieces.push(String::from_utf8_lossy(&piece).into_owned());
+            at_each_piece();
+        }
+        assert!(child.wait().expect("it ends").success());
+        pieces
     };
-    let first = merged();
-    assert_eq!(first, "out1\nerr1\nout2\nerr2\nout3\nerr3\n");
-    assert_eq!(merged(), first);
+    let first = merged(&|| gate.open());
+    assert_eq!(
+        first,
+        ["out1\n", "err1\n", "out2\n", "err2\n", "out3\n", "err3\n"]
+    );
+    assert_eq!(merged(&|| {}), first);
 }
 
 #[test]
