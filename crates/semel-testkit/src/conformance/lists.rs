@@ -8,7 +8,7 @@ use semel::store::{PAGE_MAX, Page, Place, Query, Store, Stored};
 use semel_core::ledger::{
     Command, Order, Record, Resolution, Resolve, Spec, StateKind, Submit, Version,
 };
-use semel_core::{Label, Namespace, Verdict};
+use semel_core::{Effect, Label, Namespace, Outcome, Verdict};
 
 use super::cases;
 use super::hand::AFTER_LEASE;
@@ -23,6 +23,7 @@ cases![
     open_operations_are_listed_wherever_they_lie,
     an_operation_that_opens_again_is_listed_as_open,
     states_are_listed_as_they_are_stored,
+    failures_are_found_among_many_others,
     a_key_that_was_forgotten_and_begun_again_is_listed_by_its_new_time,
     a_page_has_a_limit_and_at_least_one_record,
 ];
@@ -391,7 +392,7 @@ async fn an_operation_that_opens_again_is_listed_as_open(bed: Arc<dyn Bed>) {
     ended(
         &*store,
         &failed,
-        Verdict::Done(semel_core::Outcome {
+        Verdict::Done(Outcome {
             ok: false,
             payload: None,
             ..outcome(false, b"")
@@ -434,6 +435,37 @@ async fn states_are_listed_as_they_are_stored(bed: Arc<dyn Bed>) {
     })
     .await;
     assert!(page(&*store, doubtful()).await.items.is_empty());
+}
+
+async fn failures_are_found_among_many_others(bed: Arc<dyn Bed>) {
+    let store = bed.open().await;
+    let mut failed = vec![];
+    for n in 0..60 {
+        let ok = n % 7 != 0;
+        let spec = spec(&format!("order-{n}"));
+        let outcome = Outcome {
+            ok,
+            effect: Effect::Unknown,
+            payload: None,
+        };
+        ended(&*store, &spec, Verdict::Done(outcome)).await;
+        if !ok {
+            failed.insert(0, spec.key.to_string());
+        }
+    }
+    for (states, expected) in [
+        (vec![StateKind::Failed], &failed[..]),
+        (vec![StateKind::Failed, StateKind::Tombstone], &failed[..]),
+        (vec![StateKind::Tombstone], &[]),
+    ] {
+        for limit in [2, 100] {
+            let query = Query {
+                states: states.clone(),
+                ..query(limit)
+            };
+            assert_eq!(keys(&walk(&*store, query).await), expected, "{states:?}");
+        }
+    }
 }
 
 /// Its place is that of its first life, among the oldest.

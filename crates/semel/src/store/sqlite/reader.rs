@@ -145,6 +145,7 @@ fn find_indexed(connection: &Connection, key: &KeyHash) -> Result<Option<Found>>
 pub(super) fn list(connection: &Connection, query: &Query) -> Result<Page> {
     let limit = query.limit.clamp(1, PAGE_MAX);
     let only_open = !query.states.is_empty() && query.states.iter().all(|state| state.is_open());
+    let only_rare = !query.states.is_empty() && query.states.iter().all(|state| is_rare(*state));
     let states = wanted_states(&query.states);
     let end = if query.oldest_first { 0 } else { i64::MAX };
     let mut cursor = query.cursor.map_or(end, |place| place.0.cast_signed());
@@ -157,6 +158,7 @@ pub(super) fn list(connection: &Connection, query: &Query) -> Result<Page> {
     loop {
         let rows = match (query.oldest_first, only_open) {
             (true, _) => oldest_slice(connection, cursor, states),
+            (false, false) if only_rare => rare_slice(connection, cursor, states),
             (false, true) => open_slice(connection, cursor, listed_below, states),
             (false, false) => newest_slice(connection, cursor, states),
         };
@@ -227,6 +229,22 @@ fn oldest_slice(
     let statement = "SELECT id, version, state, record FROM operations
          WHERE id > ?1 AND ?3 >> state & 1 ORDER BY id LIMIT ?2";
     slice(connection, statement, (after, SLICE, states))
+}
+
+/// Says whether so few operations are in a state that they have an index of their own.
+const fn is_rare(state: StateKind) -> bool {
+    matches!(state, StateKind::Failed | StateKind::Tombstone)
+}
+
+fn rare_slice(
+    connection: &Connection,
+    before: i64,
+    states: i64,
+) -> rusqlite::Result<Vec<ListedRow>> {
+    let statement = "SELECT id, version, state, record
+         FROM operations INDEXED BY rare_operations
+         WHERE id < ?1 AND state IN (3, 6) AND ?3 >> state & 1 ORDER BY id DESC LIMIT ?2";
+    slice(connection, statement, (before, SLICE, states))
 }
 
 /// Rows whose state is open: the newest are looked through, the others are listed.

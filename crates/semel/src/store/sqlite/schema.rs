@@ -32,6 +32,8 @@ CREATE TABLE operations (
     record BLOB NOT NULL
 ) STRICT;
 
+CREATE INDEX rare_operations ON operations (id) WHERE state IN (3, 6);
+
 CREATE TABLE slots (
     slot INTEGER PRIMARY KEY,
     id INTEGER NOT NULL
