@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::io::FdFlags;
 use semel_core::ledger::{Fence, Holder};
@@ -96,7 +96,32 @@ static ONE: Mutex<()> = Mutex::new(());
 
 /// Says whether the child of an attempt is provably alive.
 pub(crate) fn is_alive(directory: &Path, key: &KeyHash, fence: Fence) -> bool {
-    let Ok(mut file) = File::open(path(directory, key, fence)) else {
+    is_held(&path(directory, key, fence))
+}
+
+/// Holds that nobody has held for this long are taken away: their processes were killed.
+const LEFT_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The most files that one tidying looks at.
+const TIDY_MAX: usize = 1_000;
+
+/// Takes away what killed processes have left: a free hold says no more than none.
+pub(crate) fn tidy(directory: &Path, now: SystemTime) {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    for entry in entries.filter_map(Result::ok).take(TIDY_MAX) {
+        let path = entry.path();
+        let is_hold = path.extension().is_some_and(|end| end == "hold");
+        let left = entry.metadata().and_then(|file| file.modified());
+        let old = left.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age > LEFT_AFTER));
+        if is_hold && old && !is_held(&path) {
+            // Somebody else may be tidying, too.
+            drop(std::fs::remove_file(&path));
+        }
+    }
+}
+
+fn is_held(path: &Path) -> bool {
+    let Ok(mut file) = File::open(path) else {
         return false;
     };
     if matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
@@ -187,6 +212,27 @@ mod tests {
         drop(child.stdin.take());
         child.wait().expect("it ends");
         assert!(!look(), "the child is gone");
+    }
+
+    #[test]
+    fn what_killed_processes_have_left_goes_after_a_day() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let take = |fence| Hold::take(directory.path(), &key(), Fence(fence)).expect("it is free");
+        let left = || {
+            std::fs::read_dir(directory.path())
+                .expect("it lists")
+                .count()
+        };
+        let held = take(1);
+        drop(take(2));
+        std::fs::write(directory.path().join("a.note"), "").expect("it can be written");
+        tidy(directory.path(), SystemTime::now());
+        assert_eq!(left(), 3, "nothing is old");
+        tidy(directory.path(), SystemTime::now() + 2 * LEFT_AFTER);
+        assert_eq!(left(), 2, "the one that nobody holds is gone");
+        drop(held);
+        tidy(directory.path(), SystemTime::now() + 2 * LEFT_AFTER);
+        assert_eq!(left(), 1);
     }
 
     fn cat() -> Command {

@@ -87,7 +87,10 @@ impl Inner {
             store.sweep_progress(Some(progress)).await?;
         }
         store.tidy().await?;
-        self.replays.keep(store.notes());
+        if let Some(directory) = store.notes() {
+            self.replays.keep(Some(directory.clone()));
+            crate::hold::tidy(&directory, std::time::SystemTime::now());
+        }
         Ok(swept)
     }
 
