@@ -25,7 +25,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Where the ledger is: `sqlite:PATH` [default: a file in the user's data directory]
+    /// Where the ledger is: `sqlite:PATH` or `postgres://USER@HOST/DATABASE` [default: a file in the user's data directory]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
 

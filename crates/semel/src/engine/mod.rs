@@ -47,6 +47,8 @@ use self::renew::Renewals;
 use crate::error::{Error, Result};
 use crate::receipt::Receipt;
 use crate::store::memory::MemoryStore;
+#[cfg(feature = "postgres")]
+use crate::store::postgres::PostgresStore;
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Chunk, Current, Store, StoreError};
 
@@ -191,7 +193,8 @@ pub enum Admission {
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Opens the store at this URL: `sqlite:PATH`, or `memory:` for tests.
+    /// Opens the store at this URL: `sqlite:PATH`, `postgres://USER:PASSWORD@HOST/DATABASE`, or
+    /// `memory:` for tests.
     ///
     /// # Errors
     /// Says why the store cannot be used.
@@ -205,10 +208,15 @@ impl Engine {
                 })?;
                 Arc::new(opened?)
             }
+            #[cfg(feature = "postgres")]
+            Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
+                Arc::new(PostgresStore::open(url).await?)
+            }
             Some(("memory", "")) => Arc::new(MemoryStore::default()),
             Some(_) | None => {
                 return Err(Error::InvalidInput(format!(
-                    "`{url}` is not a store that this version knows; use `sqlite:PATH`"
+                    "`{url}` is not a store that this version knows; use `sqlite:PATH` or \
+                     `postgres://USER:PASSWORD@HOST/DATABASE`"
                 )));
             }
         };

@@ -1,8 +1,11 @@
 //! Where records live. A store never decides: it loads and commits by compare-and-swap.
 
+mod bytes;
 #[doc(hidden)]
 pub mod group;
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod sqlite;
 
 use std::fmt::Debug;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use semel_testkit::conformance::hand::{complete, spec};
 use semel_testkit::conformance::{self, Bed, ManualClock, MemoryBed, SqliteBed};
+use semel_testkit::postgres::PostgresBed;
 
 fn memory() -> Arc<dyn Bed> {
     Arc::new(MemoryBed::new(&Arc::new(ManualClock::default())))
@@ -13,10 +14,14 @@ fn sqlite() -> Arc<dyn Bed> {
     Arc::new(SqliteBed::new(&Arc::new(ManualClock::default())))
 }
 
+fn postgres() -> Arc<dyn Bed> {
+    Arc::new(PostgresBed::new(&Arc::new(ManualClock::default())))
+}
+
 macro_rules! conforms {
     ($($group:ident),*) => {
         $(mod $group {
-            use super::{conformance, memory, sqlite};
+            use super::{conformance, memory, postgres, sqlite};
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn in_memory() {
@@ -32,6 +37,11 @@ macro_rules! conforms {
             #[tokio::test]
             async fn in_sqlite_by_its_writer_thread() {
                 conformance::run(conformance::$group::CASES, sqlite).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn in_postgres() {
+                conformance::run(conformance::$group::CASES, postgres).await;
             }
         })*
     };

@@ -1,4 +1,4 @@
-//! Random streams of commands against the model, memory and SQLite.
+//! Random streams of commands against the model, memory, SQLite and PostgreSQL.
 //!
 //! `SEMEL_DIFF_SEED=n` runs that one stream again.
 
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use semel_testkit::conformance::{Bed, ManualClock, MemoryBed, SqliteBed};
 use semel_testkit::differential::planted::{Bug, PlantedBed};
 use semel_testkit::differential::{Coverage, Difference, run};
+use semel_testkit::postgres::PostgresBed;
 use semel_testkit::scaled;
 
 /// Commands in one stream: enough for an operation to be settled, buried, dropped and begun anew.
@@ -19,10 +20,13 @@ fn stream(
     beds: impl FnOnce(&Arc<ManualClock>) -> Vec<(&'static str, Arc<dyn Bed>)>,
 ) -> Result<Coverage, Box<Difference>> {
     let runtime = if seed.is_multiple_of(3) {
-        tokio::runtime::Builder::new_current_thread().build()
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
     } else {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
+            .enable_all()
             .build()
     };
     let runtime = runtime.expect("a runtime starts");
@@ -61,6 +65,19 @@ fn the_stores_do_what_the_model_does() {
             missing.is_empty(),
             "{missing:?} did not both succeed and fail: {coverage:?}"
         );
+    }
+}
+
+/// A statement to a server takes longer than a call, so there are fewer streams.
+#[test]
+fn postgres_does_what_the_model_does() {
+    for seed in 0..scaled(400, 12) {
+        let beds = |clock: &Arc<ManualClock>| -> Vec<(&'static str, Arc<dyn Bed>)> {
+            vec![("postgres", Arc::new(PostgresBed::new(clock)))]
+        };
+        if let Err(difference) = stream(seed, beds) {
+            panic!("{difference}");
+        }
     }
 }
 

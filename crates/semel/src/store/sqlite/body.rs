@@ -1,11 +1,11 @@
 //! How a group of log entries is kept: one row, written once.
 
-use semel_core::Timestamp;
 use semel_core::clock::Stamp;
 use semel_core::ledger::codec::decode_entry;
 
 use super::index::Hash;
 use super::seal::{seal, unseal};
+use crate::store::bytes::read_stamp;
 use crate::store::{Logged, Place, Result, StoreError};
 
 /// Collects the log entries of one group.
@@ -123,25 +123,4 @@ fn read_fresh(bytes: &[u8]) -> Result<Vec<(Hash, u64)>> {
         Ok((Hash(hash), id))
     });
     rows.collect()
-}
-
-pub(super) fn write_stamp(stamp: &Stamp) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&stamp.at.0.to_le_bytes());
-    bytes[8..24].copy_from_slice(&stamp.boot.to_le_bytes());
-    let micros = u64::try_from(stamp.uptime.as_micros()).unwrap_or(u64::MAX);
-    bytes[24..].copy_from_slice(&micros.to_le_bytes());
-    bytes
-}
-
-pub(super) fn read_stamp(bytes: &[u8]) -> Result<Stamp> {
-    let bytes: [u8; 32] = array(bytes, "a time stamp")?;
-    Ok(Stamp {
-        at: Timestamp(i64::from_le_bytes(array(&bytes[..8], "a time stamp")?)),
-        boot: u128::from_le_bytes(array(&bytes[8..24], "a time stamp")?),
-        uptime: std::time::Duration::from_micros(u64::from_le_bytes(array(
-            &bytes[24..],
-            "a time stamp",
-        )?)),
-    })
 }

@@ -18,7 +18,8 @@ use semel_core::KeyHash;
 use semel_core::ledger::StateKind;
 
 use super::index::Hash;
-use super::{payload, reader};
+use super::reader;
+use crate::store::bytes::unpack;
 use crate::store::{Place, Result as StoreResult, Stored};
 
 /// The most memory that the records of one store take.
@@ -77,7 +78,7 @@ impl Kept {
         let payload = if packed.is_empty() {
             None
         } else {
-            payload::unpack(packed)?.map(Arc::from)
+            unpack(packed)?.map(Arc::from)
         };
         Ok(Stored {
             record: Arc::new(record),

@@ -1,11 +1,10 @@
 //! Small things that a store remembers by name.
 
 use rusqlite::{Connection, OptionalExtension};
-use semel_core::Timestamp;
 
 use super::failed;
 use super::seal::{seal, unseal};
-use crate::store::{Pass, Place, Progress, Result, StoreError};
+use crate::store::{Result, StoreError};
 
 /// The clocks of the last retention sweep.
 pub(super) const SWEEP: &str = "sweep";
@@ -15,40 +14,6 @@ pub(super) const PROGRESS: &str = "sweep-progress";
 
 /// Stands in a copy until it is adopted.
 pub(super) const COPY: &str = "copy";
-
-/// Writes how far the sweeps have come. No place has the number zero.
-pub(super) fn write_progress(progress: &Progress) -> Vec<u8> {
-    let place = |place: Option<Place>| place.map_or(0, |place| place.0).to_le_bytes();
-    let running = place(progress.running);
-    match progress.retention {
-        None => running.to_vec(),
-        Some(Pass { horizon, after }) => [running, horizon.0.to_le_bytes(), place(after)].concat(),
-    }
-}
-
-/// Reads how far the sweeps have come.
-pub(super) fn read_progress(bytes: &[u8]) -> Result<Progress> {
-    let place = |bytes: [u8; 8]| match u64::from_le_bytes(bytes) {
-        0 => None,
-        number => Some(Place(number)),
-    };
-    match bytes.as_chunks::<8>() {
-        ([running], []) => Ok(Progress {
-            running: place(*running),
-            retention: None,
-        }),
-        ([running, horizon, after], []) => Ok(Progress {
-            running: place(*running),
-            retention: Some(Pass {
-                horizon: Timestamp(i64::from_le_bytes(*horizon)),
-                after: place(*after),
-            }),
-        }),
-        _ => Err(StoreError::Corrupt(format!(
-            "the mark `{PROGRESS}` cannot be read"
-        ))),
-    }
-}
 
 /// Loads a mark; `None` when it was never set.
 pub(super) fn load(connection: &Connection, name: &str) -> Result<Option<Vec<u8>>> {

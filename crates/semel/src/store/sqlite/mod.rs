@@ -31,6 +31,7 @@ use self::index::Hash;
 use self::reader::Found;
 use self::shared::{Shared, poisoned};
 use self::writer::{Copies, Item, Next, PackedPayload, Prepared, Writer};
+use super::bytes;
 use super::group::{Direct, Group, Refused};
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Logged, NewPayload, Page, Pending, Place, Progress,
@@ -214,7 +215,7 @@ impl SqliteStore {
         let payload = match change.payload {
             NewPayload::Keep => PackedPayload::Keep,
             NewPayload::Bytes { bytes, replaces } => PackedPayload::Bytes {
-                packed: payload::pack(&bytes)?,
+                packed: bytes::pack(&bytes)?,
                 replaces,
             },
             NewPayload::Stream(fence) => PackedPayload::Stream(fence),
@@ -282,7 +283,7 @@ impl Store for SqliteStore {
 
     fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Pending<'_, Result<()>> {
         Box::pin(async move {
-            let pack = |chunk: Chunk| Ok((chunk.stream, payload::pack(&chunk.bytes)?));
+            let pack = |chunk: Chunk| Ok((chunk.stream, bytes::pack(&chunk.bytes)?));
             let chunks = chunks.into_iter().map(pack).collect::<Result<Vec<_>>>()?;
             self.ask(|answer| Item::Append {
                 place,
@@ -321,10 +322,10 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let stored = self.named(marks::load(&self.reader(), marks::SWEEP))?;
             if let Some(next) = next {
-                self.set_mark(marks::SWEEP, body::write_stamp(&next).to_vec())
+                self.set_mark(marks::SWEEP, bytes::write_stamp(&next).to_vec())
                     .await?;
             }
-            let stamp = stored.map(|bytes| body::read_stamp(&bytes)).transpose();
+            let stamp = stored.map(|bytes| bytes::read_stamp(&bytes)).transpose();
             self.named(stamp)
         })
     }
@@ -333,10 +334,10 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let stored = self.named(marks::load(&self.reader(), marks::PROGRESS))?;
             if let Some(next) = next {
-                self.set_mark(marks::PROGRESS, marks::write_progress(&next))
+                self.set_mark(marks::PROGRESS, bytes::write_progress(&next))
                     .await?;
             }
-            let progress = stored.map(|bytes| marks::read_progress(&bytes)).transpose();
+            let progress = stored.map(|bytes| bytes::read_progress(&bytes)).transpose();
             self.named(progress.map(Option::unwrap_or_default))
         })
     }

@@ -3,10 +3,8 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use super::failed;
-use crate::store::{Chunk, PAYLOAD_MAX, Result, StoreError};
-
-/// Payloads of more bytes than this are compressed.
-const COMPRESS_OVER: usize = 512;
+use crate::store::bytes::{ERASED, unpack};
+use crate::store::{Chunk, Result};
 
 /// Where a payload lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,42 +14,6 @@ pub(super) enum Location {
     /// In `chunks`, as the stream of the attempt with this fence.
     Stream { fence: i64 },
 }
-
-/// Packs a payload for storing: a byte that says how, then the bytes.
-pub(super) fn pack(bytes: &[u8]) -> Result<Vec<u8>> {
-    if bytes.len() > PAYLOAD_MAX {
-        let (size, limit) = (bytes.len(), PAYLOAD_MAX);
-        return Err(StoreError::TooLarge {
-            what: "the payload",
-            size,
-            limit,
-        });
-    }
-    if bytes.len() > COMPRESS_OVER {
-        let packed = zstd::bulk::compress(bytes, 3)
-            .map_err(|error| StoreError::Unavailable(format!("compressing failed: {error}")))?;
-        if packed.len() < bytes.len() {
-            return Ok([&[1], packed.as_slice()].concat());
-        }
-    }
-    Ok([&[0], bytes].concat())
-}
-
-/// Unpacks a stored payload; `None` when it was erased.
-pub(super) fn unpack(packed: &[u8]) -> Result<Option<Vec<u8>>> {
-    let damaged = || StoreError::Corrupt("a stored payload cannot be read".to_owned());
-    match packed.split_first() {
-        Some((0, bytes)) => Ok(Some(bytes.to_vec())),
-        Some((1, bytes)) => zstd::bulk::decompress(bytes, PAYLOAD_MAX)
-            .map(Some)
-            .map_err(|_| damaged()),
-        Some((&ERASED, _)) => Ok(None),
-        Some(_) | None => Err(damaged()),
-    }
-}
-
-/// Stands where a payload was packed before it was erased.
-const ERASED: u8 = 0xff;
 
 /// Finds out where the payload of a row lies.
 pub(super) fn locate(connection: &Connection, id: u64) -> rusqlite::Result<Option<Location>> {

@@ -9,9 +9,10 @@ use semel_core::ledger::{Record, StateKind};
 
 use super::body::read_entries;
 use super::cache::{Kept, PAYLOAD_MAX, keeps};
+use super::failed;
 use super::index::{Fold, Hash, beside};
 use super::seal::unseal;
-use super::{failed, payload};
+use crate::store::bytes::unpack;
 use crate::store::{Logged, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored};
 
 fn unreadable(id: u64, error: &dyn std::fmt::Display) -> StoreError {
@@ -75,7 +76,7 @@ fn found(row: &Row<'_>) -> rusqlite::Result<Result<Found>> {
     let (version, state) = (row.get(1)?, row.get(2)?);
     Ok(decode(id, version, state, sealed).and_then(|mut stored| {
         if let Some(packed) = packed {
-            stored.payload = payload::unpack(packed)?.map(Arc::from);
+            stored.payload = unpack(packed)?.map(Arc::from);
         }
         let kept = keeps(stored.record.kind())
             .then(|| Kept::new(stored.place, sealed, packed))

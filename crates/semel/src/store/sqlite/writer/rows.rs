@@ -8,13 +8,14 @@ use semel_core::KeyHash;
 use semel_core::clock::Stamp;
 use semel_core::ledger::{Record, StateKind, Version};
 
-use super::super::body::{Body, write_stamp};
+use super::super::body::Body;
 use super::super::index::{self, Fold, Folder, Gathering, Hash};
 use super::super::shared::{Shared, poisoned};
 use super::super::{failed, payload, reader};
 use super::item::{PackedPayload, Prepared};
 use super::payloads::GroupPayloads;
 use super::statements::Statements;
+use crate::store::bytes::write_stamp;
 use crate::store::{AbsentAsOf, Commit, Current, Expected, Guard, Place, Result, Stored};
 
 /// Rows that are put into the narrow table for each new row, so that folding keeps up.

@@ -1,0 +1,140 @@
+//! Which time it is: the database's, estimated between two looks at it.
+//!
+//! Every read and every transaction brings `clock_timestamp()` along. It was read before it arrived,
+//! so counting from its arrival by this machine's monotonic clock gives a time that is behind the
+//! database's by at most that round trip, and never ahead of it but for the drift of two clocks since
+//! the last look. A command is decided right after its record was read, so that is milliseconds. To be
+//! behind is the safe side: a lease seems to last longer, never shorter. This machine's wall clock is
+//! not looked at.
+//!
+//! The time never goes back behind the last one that was stored, also when another server with
+//! another clock takes over.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use semel_core::Timestamp;
+use semel_core::clock::{Reading, Stamp, judge};
+
+use crate::clock::{Clock, SystemClock};
+
+/// The clocks of one node.
+#[derive(Debug)]
+pub(super) struct Time {
+    source: Source,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// The database's clock.
+    Database(SystemClock),
+    /// A clock that a test moves; it is judged as that of an embedded store.
+    Given(Arc<dyn Clock>),
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The last stored time and the end of the log that it belongs to.
+    last: Option<(u64, Stamp)>,
+    /// The database's time when it was last heard of, and the monotonic clock then.
+    heard: Option<(Timestamp, Duration)>,
+    /// The last mark of another machine, and when this one first saw it.
+    mark: Option<(Stamp, Duration)>,
+}
+
+impl Time {
+    pub(super) fn of_database() -> Self {
+        Self {
+            source: Source::Database(SystemClock::new()),
+            known: Mutex::default(),
+        }
+    }
+
+    pub(super) fn given(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            source: Source::Given(clock),
+            known: Mutex::default(),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Learns what the database says now.
+    pub(super) fn hear(&self, seq: u64, stamp: Option<Stamp>, database: Timestamp) {
+        if let Source::Database(clock) = &self.source {
+            self.known().heard = Some((database, clock.read().uptime));
+        }
+        if let Some(stamp) = stamp {
+            self.stored(seq, stamp);
+        }
+    }
+
+    /// Learns what was stored. Answers of several connections may overtake each other.
+    pub(super) fn stored(&self, seq: u64, stamp: Stamp) {
+        let mut known = self.known();
+        if known.last.is_none_or(|(last, _)| last <= seq) {
+            known.last = Some((seq, stamp));
+        }
+    }
+
+    /// Reads all clocks; the wall clock is the database's.
+    pub(super) fn reading(&self) -> Reading {
+        match &self.source {
+            Source::Given(clock) => clock.read(),
+            Source::Database(clock) => {
+                let reading = clock.read();
+                let heard = self.known().heard;
+                let wall = heard.map_or(reading.wall, |(at, uptime)| {
+                    at.plus(reading.uptime.saturating_sub(uptime))
+                });
+                Reading { wall, ..reading }
+            }
+        }
+    }
+
+    /// The time by which leases are judged.
+    pub(super) fn now(&self) -> Timestamp {
+        let reading = self.reading();
+        let last = self.known().last.map(|(_, stamp)| stamp);
+        match &self.source {
+            Source::Given(_) => judge(last.as_ref(), &reading),
+            Source::Database(_) => last.map_or(reading.wall, |last| last.at.max(reading.wall)),
+        }
+    }
+
+    /// The stamp that a transaction leaves.
+    pub(super) fn stamp(&self) -> Stamp {
+        let Reading { boot, uptime, .. } = self.reading();
+        Stamp {
+            at: self.now(),
+            boot,
+            uptime,
+        }
+    }
+
+    /// Translates the mark of the last sweep. One that another machine left says nothing about this
+    /// machine's monotonic clock: only the time since it was first seen here has provably passed.
+    pub(super) fn mark(&self, mark: Stamp) -> Stamp {
+        let Source::Database(clock) = &self.source else {
+            return mark;
+        };
+        let Reading { boot, uptime, .. } = clock.read();
+        if mark.boot == boot {
+            return mark;
+        }
+        let mut known = self.known();
+        let since = match known.mark {
+            Some((seen, since)) if seen == mark => since,
+            Some(_) | None => uptime,
+        };
+        known.mark = Some((mark, since));
+        Stamp {
+            at: mark.at,
+            boot,
+            uptime: since,
+        }
+    }
+}
