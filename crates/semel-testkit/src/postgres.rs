@@ -117,6 +117,12 @@ impl Cluster {
         format!("postgres://{user}@{directory}/{database}")
     }
 
+    /// Returns the directory of the server's socket.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Runs SQL as the superuser.
     ///
     /// # Panics

@@ -112,7 +112,7 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         if let Self::Store(StoreError::Refused(_)) = self {
-            return Some("use another file, or the version of Semel that made this one");
+            return Some("use another store, or change what it says; trying again does not help");
         }
         match self.code() {
             "in_flight" => Some("wait for the running attempt, or ask again later"),

@@ -1,6 +1,8 @@
 //! One binary for all integration tests of the library: linking is slower than running.
 
 mod conformance;
+mod cuts;
 mod differential;
 mod engine;
+mod postgres;
 mod simulation;

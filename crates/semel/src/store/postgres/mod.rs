@@ -61,6 +61,16 @@ impl PostgresStore {
         })
     }
 
+    /// Keeps no notes on this machine, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_notes(self) -> Self {
+        Self {
+            notes: None,
+            ..self
+        }
+    }
+
     /// Opens the store with another clock and without notes, for tests.
     ///
     /// # Errors
