@@ -7,7 +7,7 @@ use semel::{Engine, Error, Namespace};
 
 use crate::failure::Failure;
 use crate::printer::Printer;
-use crate::settings::{Origin, SETTINGS, Settings};
+use crate::settings::{Origin, SETTINGS, Settings, without_password};
 
 /// The settings and the way to speak.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Context {
         for setting in &SETTINGS {
             let value = self.settings.value(setting);
             if let (Origin::Flag(flag), false) = (&value.origin, setting.secret) {
-                line = format!("{line} {flag} {}", quoted(&value.text));
+                line = format!("{line} {flag} {}", quoted(&without_password(&value.text)));
             }
         }
         words

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::args::look::{Config, ConfigVerb};
 use crate::context::Context;
-use crate::settings::{SETTINGS, Setting};
+use crate::settings::{SETTINGS, Setting, without_password};
 use crate::table::{self, Cell};
 
 pub(crate) fn run(context: &Context, args: &Config) -> ExitCode {
@@ -53,6 +53,6 @@ fn shown(context: &Context, setting: &Setting) -> Option<String> {
     match (value.is_empty(), setting.secret) {
         (true, _) => None,
         (false, true) => Some("(set)".to_owned()),
-        (false, false) => Some(value.clone()),
+        (false, false) => Some(without_password(value)),
     }
 }

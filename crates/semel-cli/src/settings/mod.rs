@@ -2,8 +2,10 @@
 
 mod file;
 mod nearest;
+mod secret;
 
 pub(crate) use self::nearest::nearest;
+pub(crate) use self::secret::without_password;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -191,6 +193,11 @@ impl Settings {
     /// Returns the store's URL.
     pub(crate) fn store(&self) -> &str {
         self.get("store")
+    }
+
+    /// Returns the store's URL as it may be shown.
+    pub(crate) fn shown_store(&self) -> String {
+        without_password(self.store())
     }
 
     /// Returns a setting that was checked when it was loaded.

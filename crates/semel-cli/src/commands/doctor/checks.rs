@@ -20,7 +20,11 @@ pub(super) async fn all(context: &Context, doubt_limit: Duration) -> Vec<Check> 
     let mut checks = vec![];
     let engine = match context.open_existing().await {
         Ok(engine) => {
-            checks.push(Check::new("store", Grade::Ok, url));
+            checks.push(Check::new(
+                "store",
+                Grade::Ok,
+                context.settings.shown_store(),
+            ));
             engine
         }
         Err(failure) => {

@@ -94,7 +94,7 @@ pub(crate) async fn run(context: &Context, args: &Doctor) -> Result<ExitCode, Fa
     if context.printer.is_json() {
         context.printer.object(&json!({
             "ok": !bad,
-            "store": context.settings.store(),
+            "store": context.settings.shown_store(),
             "checks": checks.iter().map(Check::json).collect::<Vec<_>>(),
         }));
     } else {

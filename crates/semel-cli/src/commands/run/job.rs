@@ -29,6 +29,7 @@ use crate::child::{self, Ended, signals};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::probe::{self, Found};
+use crate::settings::without_password;
 
 /// How a command names the operation that it is a step of.
 const PARENT: &str = "SEMEL_PARENT";
@@ -127,7 +128,7 @@ impl<'a> Job<'a> {
 
     pub(crate) fn say_derived_key(&self) {
         if self.args.key.is_none() {
-            let (key, store) = (&self.key, &self.store);
+            let (key, store) = (&self.key, without_password(&self.store));
             self.context.printer.say(&format!("key {key} in {store}"));
         }
     }
