@@ -68,6 +68,9 @@ pub(crate) struct Inner {
     replays: replays::Replays,
     /// Ends the background tasks with the last engine and the last permit.
     background: OnceLock<Background>,
+    /// Listens to other nodes, once somebody waits: a process that never does needs no connection
+    /// for it.
+    listening: OnceLock<Background>,
 }
 
 impl Drop for Inner {
@@ -158,6 +161,7 @@ impl Builder {
             ids: self.ids,
             replays: replays::Replays::default(),
             background: OnceLock::new(),
+            listening: OnceLock::new(),
         });
         note::deliver(&inner.ledger).await?;
         let renewals = tokio::spawn(Arc::clone(&inner.renewals).run());
@@ -389,6 +393,10 @@ impl Inner {
             let Some(notified) = notified.filter(|_| !left.is_zero()) else {
                 return Ok(Admission::Wait { retry_after });
             };
+            self.listening.get_or_init(|| {
+                let listening = wait::listen(Arc::downgrade(&claim.inner));
+                Background(vec![self.runtime.spawn(listening).abort_handle()])
+            });
             tokio::select! {
                 biased;
                 () = notified => {}

@@ -1,11 +1,13 @@
 //! Waiting for an operation that another caller carries out.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use semel_core::KeyHash;
 use tokio::sync::Notify;
+
+use super::Inner;
 
 /// How soon a waiter looks again when nothing wakes it: another process may have settled.
 pub(crate) const POLL_FIRST: Duration = Duration::from_millis(5);
@@ -15,6 +17,31 @@ pub(crate) const POLL_MAX: Duration = Duration::from_millis(250);
 
 /// The most keys that are waited for at once; beyond it waiters only poll.
 const WAITED_MAX: usize = 65_536;
+
+/// The pause before a store is listened to again whose connection was lost.
+const LISTEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// Wakes those who wait for what other nodes do, as long as the engine lives.
+pub(super) async fn listen(inner: Weak<Inner>) {
+    loop {
+        let Some(store) = inner.upgrade().map(|inner| Arc::clone(&inner.ledger.store)) else {
+            return;
+        };
+        match store.listen().await {
+            Ok(None) => return,
+            Ok(Some(mut heard)) => {
+                drop(store);
+                while let Some(key) = heard.recv().await {
+                    let Some(inner) = inner.upgrade() else { return };
+                    inner.ledger.waiters.wake(&key);
+                }
+            }
+            // Waiters poll until it works again.
+            Err(_) => drop(store),
+        }
+        tokio::time::sleep(LISTEN_PAUSE).await;
+    }
+}
 
 /// Those who wait, by key.
 #[derive(Debug, Default)]

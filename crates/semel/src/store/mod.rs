@@ -17,6 +17,7 @@ use std::sync::Arc;
 use semel_core::clock::{Reading, Stamp};
 use semel_core::ledger::{Entry, Fence, Record, StateKind, Version};
 use semel_core::{Key, KeyHash, Namespace, Timestamp};
+use tokio::sync::mpsc;
 
 /// An answer that may take a while.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -76,6 +77,12 @@ pub trait Store: Send + Sync + Debug {
 
     /// Reads how far the sweeps have come and writes how far they are now.
     fn sweep_progress(&self, next: Option<Progress>) -> Pending<'_, Result<Progress>>;
+
+    /// Hears of keys that other nodes brought to a rest, from now on; `None` where the store cannot
+    /// tell. Some may be missed: whoever waits looks now and then as well.
+    fn listen(&self) -> Pending<'_, Result<Option<mpsc::Receiver<KeyHash>>>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// Returns a directory beside the store where notes of unstored outcomes can wait.
     fn notes(&self) -> Option<PathBuf>;

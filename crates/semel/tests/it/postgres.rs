@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use semel::core::KeyHash;
 use semel::core::ledger::StateKind;
-use semel::store::StoreError;
 use semel::store::postgres::PostgresStore;
+use semel::store::{Store as _, StoreError};
 use semel::{Admission, Engine, Key, Namespace, Request};
 use semel_testkit::postgres::Cluster;
 use tokio::task::JoinSet;
@@ -42,6 +43,23 @@ async fn two_nodes_on_one_database_see_each_others_claims() {
         .expect("it settles");
     let met = there.begin(other).await;
     assert!(matches!(met, Ok(Admission::Replay(_))), "{met:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_hears_of_what_another_one_settles() {
+    let url = Cluster::shared().database();
+    let (here, there) = (node(&url).await, open(&url).await.expect("the store opens"));
+    let heard = there.listen().await.expect("it listens");
+    let mut heard = heard.expect("PostgreSQL can tell");
+    // A claim wakes nobody, and what is no key is passed over.
+    let name = url.rsplit('/').next().expect("a database");
+    Cluster::shared().sql(name, "NOTIFY semel, 'nonsense'");
+    for order in ["order-7", "order-8"] {
+        let call = here.effect("pay", key(order));
+        call.run(|_| async { Ok(42) }).await.expect("it runs");
+        let settled = KeyHash::of(&Namespace::default(), &key(order));
+        assert_eq!(heard.recv().await, Some(settled));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use semel_core::KeyHash;
 use semel_core::ledger::codec::{decode_record, encode_entry};
-use semel_core::ledger::{Fence, Record, Version};
+use semel_core::ledger::{Fence, Record, StateKind, Version};
 
 use crate::store::{
     AbsentAsOf, Change, Commit, Current, Expected, NewPayload, Place, Result, StoreError, Stored,
@@ -189,7 +189,10 @@ impl Batch {
             command: change.entry.command.name(),
             entry: encode_entry(&change.entry),
         });
-        self.woken.push(change.key);
+        // Nobody waits for an operation to be running.
+        if change.next.as_ref().map(|next| next.kind()) != Some(StateKind::Running) {
+            self.woken.push(change.key);
+        }
         match change.next {
             Some(record) => self.put(place, change.key, record, &change.payload, packed),
             None => self.remove(place, &change.key),

@@ -3,6 +3,7 @@
 mod batch;
 mod fate;
 mod fault;
+mod listen;
 mod pool;
 mod reader;
 mod schema;
@@ -202,6 +203,10 @@ impl Store for PostgresStore {
             let progress = stored.map(|bytes| read_progress(&bytes)).transpose()?;
             Ok(progress.unwrap_or_default())
         })
+    }
+
+    fn listen(&self) -> Pending<'_, Result<Option<mpsc::Receiver<KeyHash>>>> {
+        Box::pin(async { listen::listen(self.pool.config()).await.map(Some) })
     }
 
     fn notes(&self) -> Option<PathBuf> {

@@ -124,6 +124,10 @@ impl Pool {
         }
     }
 
+    pub(super) const fn config(&self) -> &Config {
+        &self.config
+    }
+
     fn idle(&self) -> MutexGuard<'_, Vec<Client>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -138,3 +138,57 @@ impl Time {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+    /// Long before any machine of today was built: a wall clock that was looked at would show.
+    const THEN: Timestamp = Timestamp(1_000_000_000_000_000);
+
+    fn stamp(at: Timestamp) -> Stamp {
+        Stamp {
+            at,
+            boot: 0,
+            uptime: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn the_time_is_the_databases_whatever_this_machine_believes() {
+        let time = Time::of_database();
+        time.hear(0, None, THEN);
+        let now = time.now();
+        assert!(now >= THEN && now < THEN.plus(HOUR), "{now}");
+        // A database whose clock was set is followed, in both directions.
+        time.hear(0, None, THEN.minus(HOUR * 24));
+        assert!(time.now() < THEN.minus(HOUR));
+    }
+
+    #[test]
+    fn the_time_is_never_behind_what_was_stored() {
+        let time = Time::of_database();
+        time.hear(7, Some(stamp(THEN)), THEN.minus(HOUR));
+        assert_eq!(time.now(), THEN);
+        // An answer that was overtaken changes nothing.
+        time.hear(6, Some(stamp(THEN.minus(HOUR))), THEN.minus(HOUR));
+        assert_eq!(time.now(), THEN);
+    }
+
+    #[test]
+    fn the_mark_of_another_machine_counts_from_when_it_was_seen() {
+        let time = Time::of_database();
+        let boot = time.reading().boot;
+        let foreign = Stamp {
+            boot: boot ^ 1,
+            ..stamp(THEN)
+        };
+        let seen = time.mark(foreign);
+        assert_eq!((seen.at, seen.boot), (THEN, boot));
+        assert!(seen.elapsed(&time.reading()) < HOUR);
+        assert_eq!(time.mark(foreign), seen);
+        let own = Stamp { boot, ..foreign };
+        assert_eq!(time.mark(own), own);
+    }
+}

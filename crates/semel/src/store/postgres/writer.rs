@@ -18,6 +18,7 @@ use tokio_postgres::types::Type;
 use super::batch::{Batch, Content, Held, Prepared, Row, StreamWrite};
 use super::fate::{Fate, Lost, judge};
 use super::fault::{failed, is_lost};
+use super::listen::tell;
 use super::pool::{Connection, Pool, in_time};
 use super::reader::{Head, column, head_of};
 use super::statements::{Statement, number, pipeline, writes};
@@ -255,6 +256,7 @@ impl Writer {
                 )
                 .with(id.to_vec(), Type::BYTEA),
         );
+        statements.extend(tell(&batch.woken));
         statements.push(Statement::new("COMMIT"));
         let client = match connection.client() {
             Ok(client) => client,
