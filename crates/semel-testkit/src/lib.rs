@@ -3,6 +3,7 @@
 pub mod conformance;
 pub mod differential;
 pub mod fixture;
+pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
 pub mod sim;

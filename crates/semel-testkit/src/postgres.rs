@@ -62,13 +62,7 @@ impl Cluster {
     pub fn start() -> Self {
         let binaries = binaries();
         let directory = scratch().keep();
-        if is_root() {
-            let status = Command::new("chown")
-                .arg(SYSTEM_USER)
-                .arg(&directory)
-                .status();
-            assert!(status.expect("chown runs").success(), "chown fails");
-        }
+        give_away(&directory);
         let mut watch = Command::new("sh");
         watch
             .args(["-c", WATCH, "watch"])
@@ -193,8 +187,19 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Gives a directory to the server's user.
+pub(crate) fn give_away(directory: &Path) {
+    if is_root() {
+        let status = Command::new("chown")
+            .arg(SYSTEM_USER)
+            .arg(directory)
+            .status();
+        assert!(status.expect("chown runs").success(), "chown fails");
+    }
+}
+
 /// The words before a command of the server.
-fn as_server() -> Vec<String> {
+pub(crate) fn as_server() -> Vec<String> {
     let words: &[&str] = if is_root() {
         &[
             "setpriv",

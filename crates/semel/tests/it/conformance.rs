@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use semel_testkit::conformance::hand::{complete, spec};
 use semel_testkit::conformance::{self, Bed, ManualClock, MemoryBed, SqliteBed};
+use semel_testkit::pgbouncer::BouncedBed;
 use semel_testkit::postgres::PostgresBed;
 
 fn memory() -> Arc<dyn Bed> {
@@ -18,10 +19,14 @@ fn postgres() -> Arc<dyn Bed> {
     Arc::new(PostgresBed::new(&Arc::new(ManualClock::default())))
 }
 
+fn bounced() -> Arc<dyn Bed> {
+    Arc::new(BouncedBed::new(&Arc::new(ManualClock::default())))
+}
+
 macro_rules! conforms {
     ($($group:ident),*) => {
         $(mod $group {
-            use super::{conformance, memory, postgres, sqlite};
+            use super::{bounced, conformance, memory, postgres, sqlite};
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn in_memory() {
@@ -42,6 +47,11 @@ macro_rules! conforms {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn in_postgres() {
                 conformance::run(conformance::$group::CASES, postgres).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn in_postgres_behind_pgbouncer() {
+                conformance::run(conformance::$group::CASES, bounced).await;
             }
         })*
     };
