@@ -6,18 +6,37 @@
 //! server process.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, NoTls, Row};
 
 use super::fault::{failed, is_lost, told};
 use crate::store::{Result, StoreError};
+
+/// Says whether what is sent stays on this machine.
+fn is_local(config: &Config) -> bool {
+    let by_name = config.get_hosts().iter().all(|host| match host {
+        Host::Tcp(name) => {
+            let address = name.parse::<IpAddr>();
+            name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        }
+        Host::Unix(_) => true,
+    });
+    let by_address = config.get_hostaddrs();
+    // An address is what is connected to, whatever the name beside it.
+    if by_address.is_empty() {
+        by_name
+    } else {
+        by_address.iter().all(IpAddr::is_loopback)
+    }
+}
 
 /// The most connections of one node: one writes, the others read beside it.
 const CONNECTIONS_MAX: usize = 8;
@@ -98,6 +117,13 @@ pub(super) fn config(url: &str) -> Result<Config> {
         return Err(StoreError::Refused(
             "the URL asks for TLS (sslmode=require), which this version cannot speak to PostgreSQL; \
              nothing was sent in plain text"
+                .to_owned(),
+        ));
+    }
+    if config.get_ssl_mode() == SslMode::Prefer && !is_local(&config) {
+        return Err(StoreError::Refused(
+            "this version cannot speak TLS to PostgreSQL, and the server is on another machine; nothing \
+             was sent in plain text. Say sslmode=disable in the URL if the network between is trusted"
                 .to_owned(),
         ));
     }
@@ -236,4 +262,26 @@ pub(super) async fn in_time<T>(answer: impl Future<Output = T>) -> Result<T> {
             READ_WAIT.as_secs()
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_cross_the_network_in_plain_text_is_refused_unless_it_was_asked_for() {
+        for (url, local) in [
+            ("postgres://a@localhost/db", true),
+            ("postgres://a@127.0.0.1/db", true),
+            ("postgres://a@[::1]/db", true),
+            ("postgres:///db?host=/run/postgresql", true),
+            ("postgres://a@db.example.org/db", false),
+            ("postgres://a@10.0.0.1/db", false),
+            ("postgres://a@localhost,db.example.org/db", false),
+            ("postgres://a@localhost/db?hostaddr=10.0.0.1", false),
+        ] {
+            let config: Config = url.parse().expect("a URL");
+            assert_eq!(is_local(&config), local, "{url}");
+        }
+    }
 }
