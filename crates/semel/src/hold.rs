@@ -161,6 +161,14 @@ fn parse(line: &str) -> Option<Holder> {
     })
 }
 
+/// A process that is being started has everything open for a moment that this one has: tests that
+/// look at locks must not run beside those that start processes.
+#[cfg(test)]
+pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +179,7 @@ mod tests {
 
     #[test]
     fn a_hold_is_seen_while_it_is_open_and_not_after() {
+        let _alone = alone();
         let directory = tempfile::tempdir().expect("a directory");
         let look = |fence| is_alive(directory.path(), &key(), Fence(fence));
         assert!(!look(1), "nobody has ever held it");
@@ -183,6 +192,7 @@ mod tests {
 
     #[test]
     fn a_child_keeps_the_hold_after_its_parent_let_go() {
+        let _alone = alone();
         let directory = tempfile::tempdir().expect("a directory");
         let look = || is_alive(directory.path(), &key(), Fence(1));
         let hold = Hold::take(directory.path(), &key(), Fence(1)).expect("it is free");
@@ -197,6 +207,7 @@ mod tests {
 
     #[test]
     fn a_child_that_closes_what_it_inherited_is_known_by_its_number() {
+        let _alone = alone();
         let directory = tempfile::tempdir().expect("a directory");
         let look = || is_alive(directory.path(), &key(), Fence(1));
         let hold = Hold::take(directory.path(), &key(), Fence(1)).expect("it is free");
@@ -216,6 +227,7 @@ mod tests {
 
     #[test]
     fn what_killed_processes_have_left_goes_after_a_day() {
+        let _alone = alone();
         let directory = tempfile::tempdir().expect("a directory");
         let take = |fence| Hold::take(directory.path(), &key(), Fence(fence)).expect("it is free");
         let left = || {

@@ -131,6 +131,7 @@ mod tests {
 
     #[test]
     fn a_child_is_gone_once_it_has_ended() {
+        let _alone = crate::hold::alone();
         let mut child = std::process::Command::new("true")
             .spawn()
             .expect("true runs");
