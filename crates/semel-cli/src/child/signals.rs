@@ -36,6 +36,8 @@ pub(crate) struct Signals {
 #[derive(Debug)]
 struct Shared {
     child: Mutex<Option<Pid>>,
+    /// What came while there was no child: it is for the next one.
+    missed: Mutex<Vec<c_int>>,
     /// The first signal that came while there was no child.
     asked: watch::Sender<Option<c_int>>,
     /// Somebody wants to stop us for a while.
@@ -49,6 +51,7 @@ impl Signals {
         let (sender, asked) = watch::channel(None);
         let shared = Arc::new(Shared {
             child: Mutex::default(),
+            missed: Mutex::default(),
             asked: sender,
             stop: Notify::new(),
         });
@@ -65,8 +68,15 @@ impl Signals {
     }
 
     /// Passes signals on to this child from now on, or to nobody.
+    ///
+    /// What came since the child was started, and before this was said, is passed on now.
     pub(crate) fn forward_to(&self, child: Option<Pid>) {
-        *self.shared.child() = child;
+        let mut current = self.shared.child();
+        *current = child;
+        let missed = std::mem::take(&mut *self.shared.missed());
+        if let Some(pid) = child {
+            missed.into_iter().for_each(|signal| send(pid, signal));
+        }
     }
 
     /// Waits until somebody asks us to end while there is no child.
@@ -107,19 +117,35 @@ pub(crate) fn stop() -> io::Result<()> {
     Ok(kill_process(rustix::process::getpid(), Signal::STOP)?)
 }
 
+/// Sends a signal to a child; it can only fail when the child has ended.
+fn send(pid: Pid, signal: c_int) {
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
 impl Shared {
     fn child(&self) -> MutexGuard<'_, Option<Pid>> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn missed(&self) -> MutexGuard<'_, Vec<c_int>> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn heard(&self, origin: &Origin) {
-        if let Some(pid) = *self.child()
-            // What the terminal sends goes to the whole group, the child included.
-            && origin.cause != Cause::Kernel
-            && let Some(signal) = Signal::from_named_raw(origin.signal)
-        {
-            // It can only fail when the child has ended.
-            let _ = kill_process(pid, signal);
+        // What the terminal sends goes to the whole group, the child included.
+        if origin.cause != Cause::Kernel {
+            let child = self.child();
+            match *child {
+                Some(pid) => send(pid, origin.signal),
+                None => {
+                    let mut missed = self.missed();
+                    if !missed.contains(&origin.signal) {
+                        missed.push(origin.signal);
+                    }
+                }
+            }
         }
         if origin.signal == SIGTSTP {
             self.stop.notify_one();
