@@ -10,10 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{
+    SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
+};
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::exfiltrator::origin::Origin;
 use signal_hook::iterator::{Handle, SignalsInfo};
+use signal_hook::low_level::raise;
 use signal_hook::low_level::siginfo::Cause;
 use tokio::sync::{Notify, watch};
 
@@ -36,7 +39,7 @@ pub(crate) struct Signals {
 #[derive(Debug)]
 struct Shared {
     child: Mutex<Option<Pid>>,
-    /// What came while there was no child: it is for the next one.
+    /// What came while a child was expected: it is for that one.
     missed: Mutex<Vec<c_int>>,
     /// The first signal that came while there was no child.
     asked: watch::Sender<Option<c_int>>,
@@ -67,9 +70,13 @@ impl Signals {
         })
     }
 
-    /// Passes signals on to this child from now on, or to nobody.
-    ///
-    /// What came since the child was started, and before this was said, is passed on now.
+    /// Keeps what comes from now on for the child that is about to be started.
+    pub(crate) fn expect_child(&self) {
+        self.shared.missed().clear();
+    }
+
+    /// Passes signals on to this child from now on, or to nobody. What came since it was expected is
+    /// passed on now.
     pub(crate) fn forward_to(&self, child: Option<Pid>) {
         let mut current = self.shared.child();
         *current = child;
@@ -114,7 +121,7 @@ impl Drop for Signals {
 
 /// Stops this process until it is continued.
 pub(crate) fn stop() -> io::Result<()> {
-    Ok(kill_process(rustix::process::getpid(), Signal::STOP)?)
+    raise(SIGSTOP)
 }
 
 /// Sends a signal to a child; it can only fail when the child has ended.

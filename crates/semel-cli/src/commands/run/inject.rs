@@ -1,7 +1,8 @@
 //! `SEMEL_INJECT`: faults on purpose, so that people can test their own scripts.
 
-use rustix::process::{Signal, kill_process};
 use semel::{Engine, Fault, Point};
+use signal_hook::consts::{SIGKILL, SIGSTOP};
+use signal_hook::low_level::raise;
 
 use crate::failure::Failure;
 use crate::settings::nearest;
@@ -24,15 +25,18 @@ pub(crate) enum Moment {
 enum Injected {
     /// This process is killed.
     Die(Moment),
+    /// This process is stopped, until somebody lets it go on.
+    Stop(Moment),
     /// All is done and stored, and nobody hears of it.
     DropReply,
     Store(Point, Fault),
     Repeat(Point),
 }
 
-const KNOWN: [(&str, Injected); 12] = [
+const KNOWN: [(&str, Injected); 13] = [
     ("die-before-claim", Injected::Die(Moment::BeforeClaim)),
     ("die-after-claim", Injected::Die(Moment::AfterClaim)),
+    ("stop-after-claim", Injected::Stop(Moment::AfterClaim)),
     ("die-mid-effect", Injected::Die(Moment::MidEffect)),
     ("die-after-effect", Injected::Die(Moment::AfterEffect)),
     ("die-after-settle", Injected::Die(Moment::AfterSettle)),
@@ -82,16 +86,19 @@ impl Faults {
                     engine.inject_error(point, fault, 1);
                 }
                 Injected::Repeat(point) => engine.inject_repeat(point, 1),
-                Injected::Die(_) | Injected::DropReply => {}
+                Injected::Die(_) | Injected::Stop(_) | Injected::DropReply => {}
             }
         }
     }
 
-    /// Dies now, if that was asked for.
+    /// Dies or stops now, if that was asked for.
     pub(crate) fn strike(&self, moment: Moment) {
+        // Nobody can handle either, so it strikes before it returns, or was not allowed.
+        if self.0.contains(&Injected::Stop(moment)) {
+            drop(raise(SIGSTOP));
+        }
         if self.0.contains(&Injected::Die(moment)) {
-            // Nobody can handle it, so it either kills this process or was not allowed.
-            let _ = kill_process(rustix::process::getpid(), Signal::KILL);
+            drop(raise(SIGKILL));
         }
     }
 

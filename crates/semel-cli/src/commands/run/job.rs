@@ -146,6 +146,8 @@ impl<'a> Job<'a> {
         signals: &Signals,
     ) -> Result<Answer, Failure> {
         self.faults.strike(Moment::AfterClaim);
+        // Whatever comes from here on is for the command, if it is started.
+        signals.expect_child();
         if let Some(signal) = signals.was_asked_to_end() {
             permit
                 .not_done("asked to end before the command was started")
@@ -160,6 +162,12 @@ impl<'a> Job<'a> {
                 return Err(Failure::new("store_unavailable", text));
             }
         };
+        // We may have been stopped since the claim. From here on the hold tells that we are there; what
+        // came before it, only the deadline knows.
+        if !permit.is_alive() {
+            drop(hold.release());
+            return self.too_late(permit).await;
+        }
         let mut command = self.bare_command();
         self.identify(&mut command, &permit);
         let started = child::start(command, !self.context.printer.is_json(), |command| {
@@ -187,6 +195,19 @@ impl<'a> Job<'a> {
         // What is left of it says nothing: the attempt has been reported.
         drop(hold.release());
         Ok(answer)
+    }
+
+    /// Starts nothing, as the lease is over and somebody else may have begun.
+    async fn too_late(&self, permit: Permit) -> Result<Answer, Failure> {
+        let why = "its lease ended before the command was started";
+        let receipt = permit.not_done(why).await?;
+        if receipt.settled_at.is_some() {
+            return Ok(Answer::replay(&receipt));
+        }
+        let text = format!("{}: {why}; nothing was run", self.key);
+        Err(Failure::new("fenced", text)
+            .about(&self.key)
+            .hint("ask again"))
     }
 
     /// Waits for the command's end; a person may stop us for a while.
@@ -311,10 +332,17 @@ impl<'a> Job<'a> {
         command
             .env("SEMEL_KEY", self.key.as_str())
             .env("SEMEL_NAMESPACE", self.namespace.as_str())
-            .env("SEMEL_STORE", &self.store)
             .env_remove("SEMEL_FENCE")
             .env_remove("SEMEL_ATTEMPT")
             .env_remove(inject::VARIABLE);
+        self.tell_store(command);
+    }
+
+    /// Tells a child where the ledger is, unless that would tell it a password that it has not got.
+    fn tell_store(&self, command: &mut Command) {
+        if without_password(&self.store) == self.store {
+            command.env("SEMEL_STORE", &self.store);
+        }
     }
 
     /// Tells a child which operation it is part of.
@@ -324,9 +352,9 @@ impl<'a> Job<'a> {
             .env("SEMEL_ATTEMPT", permit.attempt().to_string())
             .env("SEMEL_FENCE", permit.fence().0.to_string())
             .env("SEMEL_NAMESPACE", self.namespace.as_str())
-            .env("SEMEL_STORE", &self.store)
             .env_remove(inject::VARIABLE)
             .env_remove(PARENT);
+        self.tell_store(command);
         if let Some(parent) = &self.parent {
             command.env(PARENT, parent.as_str());
         }

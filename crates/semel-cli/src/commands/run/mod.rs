@@ -17,7 +17,7 @@ use self::inject::Moment;
 use self::job::Job;
 use crate::args::run::Run;
 use crate::args::values::{ClassWord, OnDoubtWord};
-use crate::child::signals::Signals;
+use crate::child::signals::{self, Signals};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::order;
@@ -66,10 +66,17 @@ pub(crate) async fn carry_out(
     signals: &Signals,
 ) -> Result<Answer, Failure> {
     loop {
-        let admission = tokio::select! {
-            biased;
-            signal = signals.asked_to_end() => return Ok(Answer::ended_by(signal)),
-            admission = engine.begin(job.request.clone()) => admission?,
+        let begin = engine.begin(job.request.clone());
+        tokio::pin!(begin);
+        let admission = loop {
+            tokio::select! {
+                biased;
+                signal = signals.asked_to_end() => return Ok(Answer::ended_by(signal)),
+                // Nothing is held yet, so there is nothing to renew.
+                () = signals.asked_to_stop() => signals::stop()
+                    .map_err(|error| Failure::internal(error.to_string()))?,
+                admission = &mut begin => break admission?,
+            }
         };
         match admission {
             Admission::Execute(permit) => return job.execute(permit, signals).await,
@@ -121,24 +128,21 @@ async fn retry(job: &Job<'_>, engine: &Engine) -> Result<(), Failure> {
 
 /// Says what would happen; not even a store is made.
 async fn dry_run(job: &Job<'_>) -> Result<ExitCode, Failure> {
-    let preview = if job.context.missing().is_some() {
-        Preview::Execute { attempt: 1 }
-    } else {
-        let engine = job.context.open().await?;
-        match engine.preview(job.request.clone()).await? {
-            Preview::Wait { .. } => return Err(job.in_flight(&engine).await?),
-            preview => preview,
-        }
+    let would_run = |attempt: u32| {
+        let line = job.command_line();
+        job.would(&format!("would run `{line}` (attempt {attempt})"));
     };
-    match preview {
-        Preview::Execute { attempt } => job.would(&format!(
-            "would run `{}` (attempt {attempt})",
-            job.command_line()
-        )),
+    if job.context.missing().is_some() {
+        would_run(1);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let engine = job.context.open().await?;
+    match engine.preview(job.request.clone()).await? {
+        Preview::Execute { attempt } => would_run(attempt),
         Preview::Probe => job.would("would ask the probe what came of the earlier attempt"),
         Preview::Replay(receipt) => job.would_replay(&receipt),
         Preview::InDoubt(record) => return Err(job.in_doubt(&record)),
-        Preview::Wait { .. } => {}
+        Preview::Wait { .. } => return Err(job.in_flight(&engine).await?),
     }
     Ok(ExitCode::SUCCESS)
 }

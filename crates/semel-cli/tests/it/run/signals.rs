@@ -69,15 +69,8 @@ fn one_that_waits_for_another_can_be_ended_and_leaves_nothing() {
     super::wait_until("the first runs", || gate.has_visitor());
     let mut second = sandbox.semel(&words);
     let second = piped(&mut second).spawn().expect("semel runs");
-    // It has the store open once it waits.
-    let fds = format!("/proc/{}/fd", second.id());
     super::wait_until("the second waits", || {
-        std::fs::read_dir(&fds).is_ok_and(|open| {
-            let mut open = open.filter_map(Result::ok);
-            open.any(|file| {
-                std::fs::read_link(file.path()).is_ok_and(|path| path.ends_with("s.db-wal"))
-            })
-        })
+        has_store_open(&sandbox, first.id()) == Some(second.id())
     });
     send(&second, Signal::TERM);
     assert_eq!(told(second).exit, 128 + 15);
@@ -192,10 +185,8 @@ fn control_z_stops_us_with_a_lease_that_lasts() {
         .as_u64()
         .expect("it has a holder");
     terminal.press(0x1a);
-    super::wait_until("it is stopped", || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
-        stat.contains(") T ")
-    });
+    let number = u32::try_from(pid).expect("a number");
+    super::wait_until("it is stopped", || is_stopped(number));
     let record = sandbox.record("k");
     let time = |field: &str| record[field].as_str().expect("a time").to_owned();
     // A second lease and a day's: the dates differ.
@@ -272,4 +263,101 @@ fn what_was_settled_while_the_wrapper_was_stopped_is_what_it_answers() {
     assert!(told.err().contains("that outcome stands"), "{told:?}");
     assert_eq!(sandbox.say(&words).exit, 1);
     sandbox.verified();
+}
+
+/// Says whether a process is stopped.
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| stat.contains(") T "))
+}
+
+#[test]
+fn a_wrapper_that_was_stopped_past_its_lease_starts_nothing() {
+    let sandbox = Sandbox::new();
+    let words = ["run", "--key", "k", "--lease", "1s", "--on-doubt", "retry"];
+    let script = ["--", "sh", "-c", "echo x >> runs; echo ran"];
+    let words = [&words[..], &script[..]].concat();
+    let mut command = sandbox.semel(&words);
+    command.env("SEMEL_INJECT", "stop-after-claim");
+    let stopped = piped(&mut command).spawn().expect("semel runs");
+    super::wait_until("it is stopped", || is_stopped(stopped.id()));
+    super::wait_until("the lease is over", || {
+        sandbox.record("k")["state"] == "doubtful"
+    });
+    assert_eq!(sandbox.say(&words).out(), "ran\n", "another one goes on");
+    send(&stopped, Signal::CONT);
+    let told = told(stopped);
+    assert_eq!((told.exit, &*told.out()), (0, "ran\n"), "{told:?}");
+    assert_eq!(sandbox.effects("runs"), 1);
+    sandbox.verified();
+
+    // Where nobody went on, it says that it did nothing, and that frees the key.
+    let mut command = sandbox.semel(&[
+        "run",
+        "--key",
+        "l",
+        "--lease",
+        "1s",
+        "--",
+        "sh",
+        "-c",
+        "echo x >> l",
+    ]);
+    command.env("SEMEL_INJECT", "stop-after-claim");
+    let stopped = piped(&mut command).spawn().expect("semel runs");
+    super::wait_until("it is stopped", || is_stopped(stopped.id()));
+    super::wait_until("the lease is over", || {
+        sandbox.record("l")["state"] == "doubtful"
+    });
+    send(&stopped, Signal::CONT);
+    let told = super::told(stopped);
+    assert_eq!((told.exit, sandbox.effects("l")), (125, 0), "{told:?}");
+    assert!(told.err().contains("nothing was run"), "{told:?}");
+    assert_eq!(sandbox.record("l")["state"], "pending");
+}
+
+#[test]
+fn control_z_stops_one_that_waits_for_another() {
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate("gate");
+    let words = [
+        "run",
+        "--key",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "read x < gate; echo ran",
+    ];
+    let mut first = sandbox.semel(&words);
+    let first = piped(&mut first).spawn().expect("semel runs");
+    super::wait_until("the first runs", || gate.has_visitor());
+    let mut terminal = Terminal::start(&sandbox, &words);
+    let second = || has_store_open(&sandbox, first.id());
+    super::wait_until("the second waits", || second().is_some());
+    let waiting = second().expect("it has the store open");
+    terminal.press(0x1a);
+    super::wait_until("it is stopped", || is_stopped(waiting));
+    gate.open();
+    assert_eq!(told(first).out(), "ran\n");
+    let pid = Pid::from_raw(waiting.cast_signed()).expect("a number");
+    kill_process(pid, Signal::CONT).expect("it is there");
+    let (exit, screen) = terminal.end();
+    assert_eq!(exit, Some(0), "{screen}");
+    assert!(screen.contains("ran\r\nsemel: k: already done"), "{screen}");
+}
+
+/// Finds another process than this one that has the store open.
+fn has_store_open(sandbox: &Sandbox, other_than: u32) -> Option<u32> {
+    let log = sandbox.path("s.db-wal");
+    let processes = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
+    let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.find(|pid| {
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten();
+        let mut open = open.filter_map(Result::ok);
+        *pid != other_than
+            && open.any(|file| std::fs::read_link(file.path()).is_ok_and(|path| path == log))
+    })
 }
