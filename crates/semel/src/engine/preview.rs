@@ -6,8 +6,9 @@ use std::time::Duration;
 use semel_core::AttemptId;
 use semel_core::ledger::{AttemptKind, Begin, Command, Decision, Record, Rejection, Reply};
 
+use super::claim::RETRY_AFTER;
 use super::ledger::Subject;
-use super::{Engine, RETRY_AFTER, Request};
+use super::{Engine, Request};
 use crate::error::Result;
 use crate::receipt::Receipt;
 use crate::store::{Current, StoreError};

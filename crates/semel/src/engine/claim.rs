@@ -1,0 +1,189 @@
+//! Claims: asking to carry an operation out, and waiting for whoever does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::ledger::{Begin, Command, Expire, Record, Rejection, Reply, Sighting, StateKind};
+use tokio::time::Instant;
+
+use super::finish::Finish;
+use super::ledger::{Applied, Brought, Subject};
+use super::permit::Permit;
+use super::{Admission, Background, Inner, wait};
+use crate::error::{Error, Result};
+use crate::store::StoreError;
+
+/// How long a caller is told to wait when nothing better is known.
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl Inner {
+    /// Begins, waiting for a running duplicate until the deadline.
+    pub(super) async fn admitted(&self, mut claim: Claim, deadline: Instant) -> Result<Admission> {
+        let mut pause = wait::POLL_FIRST;
+        loop {
+            let waiter = (Instant::now() < deadline)
+                .then(|| self.ledger.waiters.register(claim.subject.hash));
+            let notified = waiter.as_ref().map(wait::Waiter::notified);
+            // Once sent, a claim is followed to its end: a permit that nobody takes is given back.
+            // Between two claims a caller that goes away leaves nothing behind.
+            let sent = Finish::new(self.runtime.clone(), claim.send());
+            let admission;
+            (claim, admission) = sent.await;
+            let retry_after = match admission? {
+                Admission::Execute(permit) => return Ok(Admission::Execute(permit.hand_over())),
+                Admission::Probe(permit) => return Ok(Admission::Probe(permit.hand_over())),
+                answer @ (Admission::Replay(_) | Admission::InDoubt(_)) => return Ok(answer),
+                Admission::Wait { retry_after } => retry_after,
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Some(notified) = notified.filter(|_| !left.is_zero()) else {
+                return Ok(Admission::Wait { retry_after });
+            };
+            self.listening.get_or_init(|| {
+                let listening = wait::listen(Arc::downgrade(&claim.inner));
+                Background(vec![self.runtime.spawn(listening).abort_handle()])
+            });
+            tokio::select! {
+                biased;
+                () = notified => {}
+                () = tokio::time::sleep(pause.min(left)) => {}
+            }
+            pause = (pause * 2).min(wait::POLL_MAX);
+        }
+    }
+}
+
+/// The pauses before a claim is sent again whose fate is not known.
+const UNKNOWN_PAUSES: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_millis(10),
+    Duration::from_millis(50),
+    Duration::from_millis(250),
+];
+
+/// A claim on its way.
+pub(super) struct Claim {
+    pub(super) inner: Arc<Inner>,
+    pub(super) subject: Subject,
+    pub(super) begin: Begin,
+    pub(super) brought: Brought,
+}
+
+impl Claim {
+    /// Begins once, and hands itself back for another time.
+    async fn send(mut self) -> (Self, Result<Admission>) {
+        let admission = self.once().await;
+        (self, admission)
+    }
+
+    /// Begins once, and once more when the present holder turns out to be gone.
+    async fn once(&mut self) -> Result<Admission> {
+        let sent = Instant::now();
+        let command = Command::Begin(self.begin.clone());
+        let applied = self.claim(&command).await;
+        let refusal = match applied {
+            Ok(applied) => return self.admit(applied, sent).await,
+            Err(Error::Refused(refusal)) => refusal,
+            Err(other) => return Err(other),
+        };
+        match refusal.rejection {
+            Rejection::InFlight { until } => {
+                if let Some(sighting) = self.sight(refusal.record.as_deref()) {
+                    // The doubt is stored, not only answered: nobody could resolve it otherwise
+                    // before the lease ends.
+                    let gone = Some(sighting.fence);
+                    let expire = Command::Expire(Expire { gone });
+                    let ledger = &self.inner.ledger;
+                    ledger
+                        .apply(&self.subject, None, &expire, &Brought::default())
+                        .await?;
+                    self.begin.sighting = Some(sighting);
+                    return Box::pin(self.once()).await;
+                }
+                let now = self.inner.ledger.store.now();
+                let retry_after = until.map_or(RETRY_AFTER, |until| until.since(now));
+                Ok(Admission::Wait {
+                    retry_after: retry_after.min(RETRY_AFTER),
+                })
+            }
+            Rejection::InDoubt { .. } => match refusal.record {
+                Some(record) => Ok(Admission::InDoubt(record)),
+                None => Err(Error::Refused(refusal)),
+            },
+            Rejection::KeyReused
+            | Rejection::Dead
+            | Rejection::Expired
+            | Rejection::Fenced
+            | Rejection::Refused { .. }
+            | Rejection::NotFound => Err(Error::Refused(refusal)),
+        }
+    }
+
+    /// Sends the claim; when nobody knows whether it was stored it is sent again, as the same attempt
+    /// gets the same grant, and a claim that nobody holds would be a doubt about nothing.
+    async fn claim(&self, command: &Command) -> Result<Applied> {
+        let ledger = &self.inner.ledger;
+        for pause in UNKNOWN_PAUSES {
+            match ledger
+                .apply(&self.subject, None, command, &self.brought)
+                .await
+            {
+                Err(Error::Store(StoreError::Unknown(_))) => tokio::time::sleep(pause).await,
+                answer => return answer,
+            }
+        }
+        ledger
+            .apply(&self.subject, None, command, &self.brought)
+            .await
+    }
+
+    /// Finds out whether the present holder is provably gone, unless that was said already.
+    fn sight(&self, record: Option<&Record>) -> Option<Sighting> {
+        let operation = record?.operation()?;
+        let attempt = operation
+            .latest()
+            .filter(|_| operation.state.kind() == StateKind::Running)?;
+        let said = self
+            .begin
+            .sighting
+            .is_some_and(|sighting| sighting.fence == attempt.fence);
+        let gone = !said
+            && attempt.holder.as_ref().is_some_and(crate::holder::is_gone)
+            && !self.inner.ledger.is_held(&self.subject, attempt.fence);
+        gone.then_some(Sighting {
+            fence: attempt.fence,
+            alive: false,
+        })
+    }
+
+    async fn admit(&self, applied: Applied, sent: Instant) -> Result<Admission> {
+        match applied.reply {
+            Reply::Granted(grant) => {
+                let permit = Permit::new(&self.inner, &self.begin, grant, applied.current, sent);
+                Ok(if permit.is_probe() {
+                    Admission::Probe(permit)
+                } else {
+                    Admission::Execute(permit)
+                })
+            }
+            Reply::Replay => {
+                let receipt = self
+                    .inner
+                    .receipt(&applied.current, true, None, applied.at)
+                    .await?;
+                self.inner.replays.add(&receipt);
+                let receipt = receipt.kept(&self.begin.spec, &applied.current);
+                Ok(Admission::Replay(receipt))
+            }
+            Reply::Submitted { .. }
+            | Reply::Renewed { .. }
+            | Reply::Reported(_)
+            | Reply::Ordered(_)
+            | Reply::Kept
+            | Reply::Refused(_) => {
+                let text = "a claim was answered with something else".to_owned();
+                Err(StoreError::Corrupt(text).into())
+            }
+        }
+    }
+}
