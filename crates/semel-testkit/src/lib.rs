@@ -1,6 +1,7 @@
 //! What proves that Semel holds: used from tests only, never published.
 
 pub mod conformance;
+pub mod counted;
 pub mod differential;
 pub mod fixture;
 pub mod pgbouncer;

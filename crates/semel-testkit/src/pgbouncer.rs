@@ -5,12 +5,13 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use semel::store::postgres::PostgresStore;
 use semel::store::{Pending, Store};
 
 use crate::conformance::{Bed, ManualClock, scratch};
+use crate::counted::{Counted, Shared};
 use crate::postgres::{Cluster, as_server, give_away};
 
 /// Writes the settings, starts, keeps watch until its input is closed, and clears away. `$1` is its
@@ -73,6 +74,7 @@ fn shared() -> &'static Path {
 #[derive(Debug)]
 pub struct BouncedBed {
     clock: Arc<ManualClock>,
+    counted: Arc<Mutex<Shared>>,
     url: String,
 }
 
@@ -86,6 +88,7 @@ impl BouncedBed {
         let escaped = |path: String| path.replace('/', "%2F");
         Self {
             clock: Arc::clone(clock),
+            counted: Arc::default(),
             url: url.replace(&escaped(server), &escaped(bouncer)),
         }
     }
@@ -95,7 +98,8 @@ impl Bed for BouncedBed {
     fn open(&self) -> Pending<'_, Arc<dyn Store>> {
         Box::pin(async {
             let store = PostgresStore::open_with(&self.url, Arc::clone(&self.clock) as _);
-            Arc::new(store.await.expect("the store opens")) as Arc<dyn Store>
+            let store = Arc::new(store.await.expect("the store opens"));
+            Arc::new(Counted::new(store, &self.clock, &self.counted)) as Arc<dyn Store>
         })
     }
 

@@ -9,12 +9,13 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use semel::store::postgres::PostgresStore;
 use semel::store::{Pending, Store};
 
 use crate::conformance::{Bed, ManualClock, scratch};
+use crate::counted::{Counted, Shared};
 
 /// The server's superuser.
 const USER: &str = "semel";
@@ -234,6 +235,7 @@ fn version_of(binaries: &Path) -> Option<u32> {
 #[derive(Debug)]
 pub struct PostgresBed {
     clock: Arc<ManualClock>,
+    counted: Arc<Mutex<Shared>>,
     url: String,
 }
 
@@ -243,6 +245,7 @@ impl PostgresBed {
     pub fn new(clock: &Arc<ManualClock>) -> Self {
         Self {
             clock: Arc::clone(clock),
+            counted: Arc::default(),
             url: Cluster::shared().database(),
         }
     }
@@ -252,7 +255,8 @@ impl Bed for PostgresBed {
     fn open(&self) -> Pending<'_, Arc<dyn Store>> {
         Box::pin(async {
             let store = PostgresStore::open_with(&self.url, Arc::clone(&self.clock) as _);
-            Arc::new(store.await.expect("the store opens")) as Arc<dyn Store>
+            let store = Arc::new(store.await.expect("the store opens"));
+            Arc::new(Counted::new(store, &self.clock, &self.counted)) as Arc<dyn Store>
         })
     }
 

@@ -21,6 +21,9 @@ const PAUSE_FIRST: Duration = Duration::from_millis(50);
 /// How long a follower waits at most: a second is soon enough for a person, and costs nothing.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// How much further back the last entries are looked for each time.
+const BACK_FACTOR: u64 = 32;
+
 pub(crate) async fn run(context: &Context, args: &Log) -> Result<ExitCode, Failure> {
     let engine = context.open_existing().await?;
     let only = match &args.key {
@@ -120,13 +123,38 @@ impl Reader<'_> {
     /// Writes the newest entries, the newest last.
     async fn last(&mut self, end: u64, limit: usize) -> Result<(), Failure> {
         // An operation's entries begin at its place and are as many as its version; without one,
-        // every entry counts.
-        let (mut cursor, mut expected) = match &self.only {
+        // every entry counts, and where numbers have gaps the last ones are found further back.
+        let (mut start, expected) = match &self.only {
             Some(only) => (only.place.0.saturating_sub(1), only.entries),
             None => (end.saturating_sub(limit as u64), u64::MAX),
         };
-        let mut kept = VecDeque::new();
-        let mut dropped = cursor > 0 && self.only.is_none();
+        let mut back = limit as u64;
+        let (kept, dropped) = loop {
+            let (kept, dropped) = self.between(start, end, limit, expected).await?;
+            if kept.len() >= limit || start == 0 || self.only.is_some() {
+                break (kept, dropped || (start > 0 && self.only.is_none()));
+            }
+            back = back.saturating_mul(BACK_FACTOR);
+            start = end.saturating_sub(back);
+        };
+        for logged in kept {
+            self.print(&logged).await?;
+        }
+        if dropped {
+            self.context.printer.hint("earlier entries with --after 0");
+        }
+        Ok(())
+    }
+
+    /// Reads the newest of the entries between two numbers; says whether there were more.
+    async fn between(
+        &mut self,
+        after: u64,
+        end: u64,
+        limit: usize,
+        mut expected: u64,
+    ) -> Result<(VecDeque<Logged>, bool), Failure> {
+        let (mut cursor, mut kept, mut dropped) = (after, VecDeque::new(), false);
         while cursor < end && expected > 0 {
             let page = self.page(cursor).await?;
             let Some(newest) = page.last() else { break };
@@ -145,13 +173,7 @@ impl Reader<'_> {
                 }
             }
         }
-        for logged in kept {
-            self.print(&logged).await?;
-        }
-        if dropped {
-            self.context.printer.hint("earlier entries with --after 0");
-        }
-        Ok(())
+        Ok((kept, dropped))
     }
 
     /// Goes on with what comes, until nobody reads it any more.

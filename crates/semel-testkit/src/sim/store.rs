@@ -8,8 +8,8 @@ use std::time::Duration;
 use semel::Timestamp;
 use semel::clock::Clock as _;
 use semel::store::{
-    Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Progress, Query, Result, Store,
-    StoreError, Stored,
+    AbsentAsOf, Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Progress, Query,
+    Result, Store, StoreError, Stored,
 };
 use semel_core::KeyHash;
 use semel_core::clock::{Reading, Stamp};
@@ -169,6 +169,12 @@ impl Store for SimStore {
                 s.shelf.load(key)
             }
         }))
+    }
+
+    fn assumed(&self) -> Option<Current> {
+        // As a store does that would rather be told of a conflict than asked first.
+        let guesses = self.sim.draw(|rng| rng.chance(300));
+        guesses.then(|| Current::Absent(AbsentAsOf::default()))
     }
 
     fn load_at(&self, place: Place) -> Pending<'_, Result<Option<Stored>>> {

@@ -136,7 +136,8 @@ impl Ledger {
         command: &Command,
         brought: &Brought,
     ) -> Result<Applied> {
-        let mut basis = match assumed {
+        let first = matches!(command, Command::Begin(_) | Command::Submit(_));
+        let mut basis = match assumed.or_else(|| self.store.assumed().filter(|_| first)) {
             Some(current) => Basis::Assumed(current),
             None => Basis::Read(self.store.load(&subject.hash).await?),
         };

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use semel_core::Digest;
 use semel_core::ledger::{Decision, Record, StateKind};
-use semel_core::{Digest, KeyHash};
 
 use super::{Engine, payload_of};
 use crate::error::{Error, Result};
@@ -103,19 +103,12 @@ impl Engine {
         Ok(replay.report)
     }
 
-    /// Returns the number of the last log entry.
+    /// Returns the number up to which the log can be read.
     ///
     /// # Errors
     /// Fails when the store does.
     pub async fn last_entry(&self) -> Result<u64> {
-        // No key has this hash, so the answer says up to which entry that is certain.
-        let nobody = KeyHash(Digest([0; 32]));
-        match self.inner.ledger.store.load(&nobody).await? {
-            Current::Absent(as_of) => Ok(as_of.0),
-            Current::Stored(_) => {
-                Err(StoreError::Corrupt("a record has a hash of zeroes".to_owned()).into())
-            }
-        }
+        Ok(self.inner.ledger.store.end().await?)
     }
 
     async fn replay_all(&self, replay: &mut Replay) -> Compared {
@@ -133,7 +126,7 @@ impl Engine {
                 }
             }
         }
-        if replay.next_seq <= replay.end {
+        if replay.next_seq <= replay.end && !self.inner.ledger.store.has_gaps() {
             return Ok(Err(Difference {
                 seq: Some(replay.next_seq),
                 place: None,
@@ -151,10 +144,11 @@ impl Engine {
             place,
             what,
         };
-        if seq != replay.next_seq {
+        // Where numbers have gaps, what is missing shows in the record that it is missing from.
+        if seq != replay.next_seq && !self.inner.ledger.store.has_gaps() {
             return Ok(Err(wrong(format!("entry {} is missing", replay.next_seq))));
         }
-        replay.next_seq += 1;
+        replay.next_seq = seq + 1;
         if seq > replay.end {
             replay.moved.extend(place);
             // New, or compared already: its later changes are the next verification's.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use semel_core::clock::{Reading, Stamp};
 use semel_core::ledger::{Entry, Fence, Record, StateKind, Version};
-use semel_core::{Key, KeyHash, Namespace, Timestamp};
+use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp};
 use tokio::sync::mpsc;
 
 /// An answer that may take a while.
@@ -45,6 +45,12 @@ pub trait Store: Send + Sync + Debug {
     /// Loads what is stored under a key.
     fn load<'a>(&'a self, key: &'a KeyHash) -> Pending<'a, Result<Current>>;
 
+    /// Returns what a first command may be decided on before anything was read, where a commit that
+    /// conflicts brings what is stored without a further round trip. No answer may rest on it.
+    fn assumed(&self) -> Option<Current> {
+        None
+    }
+
     /// Loads the record that lies at a place.
     fn load_at(&self, place: Place) -> Pending<'_, Result<Option<Stored>>>;
 
@@ -69,7 +75,27 @@ pub trait Store: Send + Sync + Debug {
     /// Lists records.
     fn list(&self, query: Query) -> Pending<'_, Result<Page>>;
 
-    /// Reads the log forward from a number.
+    /// Returns the number up to which the log can be read: nothing will appear below it.
+    fn end(&self) -> Pending<'_, Result<u64>> {
+        // No key has this hash, so the answer says up to which entry that is certain.
+        const NOBODY: KeyHash = KeyHash(Digest([0; 32]));
+        Box::pin(async move {
+            match self.load(&NOBODY).await? {
+                Current::Absent(as_of) => Ok(as_of.0),
+                Current::Stored(_) => {
+                    let text = "a record has a hash of zeroes".to_owned();
+                    Err(StoreError::Corrupt(text))
+                }
+            }
+        })
+    }
+
+    /// Says whether the numbers of the log have gaps.
+    fn has_gaps(&self) -> bool {
+        false
+    }
+
+    /// Reads the log forward from a number, as far as it is complete.
     fn log(&self, after: u64, limit: usize) -> Pending<'_, Result<Vec<Logged>>>;
 
     /// Reads the mark of the last retention sweep and writes the next one.
@@ -244,7 +270,7 @@ pub struct Chunk {
 /// One accepted command in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// Its number; numbers grow without gaps.
+    /// Its number; numbers grow, in an embedded store without gaps.
     pub seq: u64,
     /// The operation's place; `None` when nothing was stored under the key.
     pub place: Option<Place>,

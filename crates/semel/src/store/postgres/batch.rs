@@ -1,265 +1,361 @@
-//! What one transaction does: changes are applied in memory, one after the other, to the rows that
-//! were read under the lock, and the result is written at once.
+//! A batch of changes as one call of `semel.apply`: a column for each of its arguments, a row for each
+//! change, so that the number of statements does not grow with the batch.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use semel_core::KeyHash;
-use semel_core::ledger::codec::{decode_record, encode_entry};
-use semel_core::ledger::{Fence, Record, StateKind, Version};
+use semel_core::ledger::codec::{encode_entry, encode_record};
+use semel_core::ledger::{Operation, Record, Version};
+use semel_core::{KeyHash, Timestamp};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Error, GenericClient, Row};
 
+use super::reader::{ALONG_MAX, column, current};
+use crate::store::bytes::pack;
 use crate::store::{
     AbsentAsOf, Change, Commit, Current, Expected, NewPayload, Place, Result, StoreError, Stored,
 };
+
+/// The last moment that a readable column shows, in the year 9999: the record has the true one.
+const SHOWN_MAX: i64 = 253_402_300_799_000_000;
+
+/// A time as people read it.
+pub(super) fn shown(at: Timestamp) -> SystemTime {
+    let micros = at.0.clamp(0, SHOWN_MAX).cast_unsigned();
+    UNIX_EPOCH + Duration::from_micros(micros)
+}
+
+pub(super) fn number(place: Place) -> i64 {
+    place.0.cast_signed()
+}
+
+/// Returns the bucket of everything that lies with the operation of this key.
+pub(super) const fn bucket_of(root: &KeyHash) -> i16 {
+    root.0.0[0] as i16
+}
+
+/// Returns the bucket of what lies at a place.
+pub(super) const fn bucket_at(place: Place) -> i16 {
+    (place.0 & 0xff) as i16
+}
 
 /// A change whose payload is packed for storing.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) change: Change,
-    pub(super) packed: Option<Vec<u8>>,
+    packed: Option<Vec<u8>>,
 }
 
-/// Where a payload lies.
+/// What becomes of a row; the numbers are those of `semel.apply`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
-    Nowhere,
-    /// In `payloads`.
-    Packed,
-    /// In `chunks`, as the stream of the attempt with this fence.
-    Stream(Fence),
+#[repr(i16)]
+enum Kind {
+    Make = 0,
+    Change = 1,
+    Remove = 2,
+    LogOnly = 3,
 }
 
-/// A row of `operations`.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) key: KeyHash,
-    pub(super) version: Version,
-    pub(super) held: Held,
-    pub(super) record: Content,
+/// What becomes of a payload; the numbers are those of `semel.apply`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i16)]
+enum PayloadWrite {
+    Keep = 0,
+    Put = 1,
+    Stream = 2,
+    Erase = 3,
+    EraseAll = 4,
 }
 
-/// A record that was read and may never be looked at, or one that is to be written.
-#[derive(Clone, Debug)]
-pub(super) enum Content {
-    Read(Vec<u8>),
-    New(Arc<Record>),
-}
-
-impl Row {
-    fn stored(&self, place: Place) -> Result<Stored> {
-        match &self.record {
-            Content::Read(bytes) => decode(place, bytes),
-            Content::New(record) => Ok(Stored::new(Arc::clone(record), place)),
-        }
-    }
-}
-
-/// Reads a record from its bytes.
-pub(super) fn decode(place: Place, bytes: &[u8]) -> Result<Stored> {
-    let record = decode_record(bytes).map_err(|error| {
-        StoreError::Corrupt(format!("record {} cannot be read: {error}", place.0))
-    })?;
-    Ok(Stored::new(Arc::new(record), place))
-}
-
-/// What becomes of a row.
-#[derive(Debug)]
-pub(super) struct Slot {
-    /// Whether the table has it.
-    pub(super) is_stored: bool,
-    pub(super) row: Option<Row>,
-    pub(super) changed: bool,
-    pub(super) payload: PayloadWrite,
-}
-
-/// What becomes of a row of `payloads`.
-#[derive(Debug)]
-pub(super) enum PayloadWrite {
-    Keep,
-    Put(Vec<u8>),
-    Delete,
-}
-
-/// An entry for the log.
-#[derive(Debug)]
-pub(super) struct LogRow {
-    pub(super) place: Option<Place>,
-    pub(super) at: semel_core::Timestamp,
-    pub(super) command: &'static str,
-    pub(super) entry: Vec<u8>,
-}
-
-/// What becomes of streams, in this order.
-#[derive(Debug)]
-pub(super) enum StreamWrite {
-    Append(Place, Fence, Vec<(u8, Vec<u8>)>),
-    Delete(Place, Fence),
-    DeleteAll(Place),
-}
-
-/// Everything that one transaction writes.
-#[derive(Debug)]
-pub(super) struct Batch {
-    /// The end of the log before it.
-    first: u64,
-    pub(super) slots: BTreeMap<Place, Slot>,
-    keys: BTreeMap<KeyHash, Place>,
-    pub(super) log: Vec<LogRow>,
-    pub(super) streams: Vec<StreamWrite>,
-    pub(super) marks: BTreeMap<&'static str, Vec<u8>>,
-    /// Keys whose waiters may have something to see.
-    pub(super) woken: Vec<KeyHash>,
-}
-
-impl Batch {
-    /// Begins with the end of the log and the rows that the items are about.
-    pub(super) fn new(seq: u64, rows: Vec<(Place, Row)>) -> Self {
-        let keys = rows.iter().map(|(place, row)| (row.key, *place)).collect();
-        let slot = |row| Slot {
-            is_stored: true,
-            row: Some(row),
-            changed: false,
-            payload: PayloadWrite::Keep,
+impl Prepared {
+    /// Packs the payload.
+    pub(super) fn new(change: Change) -> Result<Self> {
+        let packed = match &change.payload {
+            NewPayload::Bytes { bytes, .. } => Some(pack(bytes)?),
+            NewPayload::Keep | NewPayload::Stream(_) | NewPayload::Erase => None,
         };
-        Self {
-            first: seq,
-            slots: rows
-                .into_iter()
-                .map(|(place, row)| (place, slot(row)))
-                .collect(),
-            keys,
-            log: vec![],
-            streams: vec![],
-            marks: BTreeMap::new(),
-            woken: vec![],
+        Ok(Self { change, packed })
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.packed.as_ref().map_or(0, Vec::len)
+    }
+
+    fn kind(&self) -> Kind {
+        match (self.change.expected, &self.change.next) {
+            (Expected::Absent(_), Some(_)) => Kind::Make,
+            (Expected::Absent(_), None) => Kind::LogOnly,
+            (Expected::Version(..), Some(_)) => Kind::Change,
+            (Expected::Version(..), None) => Kind::Remove,
         }
     }
 
-    /// The end of the log after what was applied so far.
-    pub(super) fn seq(&self) -> u64 {
-        self.first + self.log.len() as u64
-    }
-
-    pub(super) fn writes_nothing(&self) -> bool {
-        self.log.is_empty() && self.streams.is_empty() && self.marks.is_empty()
-    }
-
-    fn row(&self, place: Place) -> Option<&Row> {
-        self.slots.get(&place)?.row.as_ref()
-    }
-
-    fn current(&self, place: Option<Place>) -> Result<Current> {
-        match place.and_then(|place| Some((place, self.row(place)?))) {
-            None => Ok(Current::Absent(AbsentAsOf(self.seq()))),
-            Some((place, row)) => Ok(Current::Stored(row.stored(place)?)),
+    fn payload(&self) -> PayloadWrite {
+        let next = self.change.next.as_deref();
+        let lives = next.is_some_and(|next| next.operation().is_some());
+        match &self.change.payload {
+            _ if next.is_none() => PayloadWrite::EraseAll,
+            NewPayload::Keep => PayloadWrite::Keep,
+            NewPayload::Bytes { .. } => PayloadWrite::Put,
+            NewPayload::Stream(_) => PayloadWrite::Stream,
+            NewPayload::Erase if lives => PayloadWrite::Erase,
+            NewPayload::Erase => PayloadWrite::EraseAll,
         }
     }
 
-    /// Applies one change, if what it was decided on is what is stored.
-    pub(super) fn apply(&mut self, prepared: Prepared) -> Result<Commit> {
-        let Prepared { change, packed } = prepared;
-        if let Some(guard) = change.guard
-            && self.row(guard.place).map(|row| row.version) != Some(guard.version)
-        {
-            return Ok(Commit::GuardChanged);
-        }
-        let known = self.keys.get(&change.key).copied();
-        let place = match change.expected {
-            Expected::Absent(_) => known,
-            Expected::Version(place, _) => Some(place),
-        };
-        let version = place
-            .and_then(|place| self.row(place))
-            .map(|row| row.version);
-        let expected = match change.expected {
-            Expected::Absent(_) => None,
-            Expected::Version(_, version) => Some(version),
-        };
-        if version != expected {
-            // A dropped key may have begun anew at another place.
-            let there = place.filter(|_| version.is_some());
-            return Ok(Commit::Conflict(self.current(there.or(known))?));
-        }
-        let seq = self.seq() + 1;
-        let place = place.filter(|_| version.is_some()).unwrap_or(Place(seq));
-        let placed = version.is_some() || change.next.is_some();
-        self.log.push(LogRow {
-            place: placed.then_some(place),
-            at: change.entry.at,
-            command: change.entry.command.name(),
-            entry: encode_entry(&change.entry),
-        });
-        // Nobody waits for an operation to be running.
-        if change.next.as_ref().map(|next| next.kind()) != Some(StateKind::Running) {
-            self.woken.push(change.key);
-        }
-        match change.next {
-            Some(record) => self.put(place, change.key, record, &change.payload, packed),
-            None => self.remove(place, &change.key),
-        }
-        self.current(Some(place)).map(Commit::Done)
-    }
-
-    fn remove(&mut self, place: Place, key: &KeyHash) {
-        if let Some(slot) = self.slots.get_mut(&place) {
-            slot.row = None;
-            slot.changed = true;
-            slot.payload = PayloadWrite::Delete;
-            self.keys.remove(key);
-            self.streams.push(StreamWrite::DeleteAll(place));
+    fn stream(&self) -> Option<i64> {
+        match &self.change.payload {
+            NewPayload::Stream(fence) => Some(fence.0.cast_signed()),
+            NewPayload::Keep | NewPayload::Bytes { .. } | NewPayload::Erase => None,
         }
     }
 
-    fn put(
-        &mut self,
-        place: Place,
-        key: KeyHash,
-        record: Arc<Record>,
-        payload: &NewPayload,
-        packed: Option<Vec<u8>>,
-    ) {
-        let slot = self.slots.entry(place).or_insert(Slot {
-            is_stored: false,
-            row: None,
-            changed: true,
-            payload: PayloadWrite::Keep,
-        });
-        let old = slot.row.as_ref().map_or(Held::Nowhere, |row| row.held);
-        let (held, erases) = match payload {
-            NewPayload::Keep => (old, false),
-            NewPayload::Bytes { replaces, .. } => (Held::Packed, *replaces),
-            NewPayload::Stream(fence) => (Held::Stream(*fence), true),
-            NewPayload::Erase => (Held::Nowhere, true),
-        };
-        match (packed, held) {
-            (Some(packed), Held::Packed) => slot.payload = PayloadWrite::Put(packed),
-            (_, Held::Nowhere | Held::Stream(_)) if old == Held::Packed => {
-                slot.payload = PayloadWrite::Delete;
+    /// Returns the bucket in which the record lies, or is to lie.
+    fn bucket(&self) -> i16 {
+        match self.change.expected {
+            Expected::Version(place, _) => bucket_at(place),
+            Expected::Absent(_) => {
+                let operation = self.change.next.as_deref().and_then(Record::operation);
+                let root = operation.and_then(root_of);
+                bucket_of(&root.unwrap_or(self.change.key))
             }
-            (_, Held::Nowhere | Held::Packed | Held::Stream(_)) => {}
         }
-        if *payload == NewPayload::Erase && record.operation().is_none() {
-            self.streams.push(StreamWrite::DeleteAll(place));
-        } else if let Held::Stream(fence) = old
-            && erases
-            && held != old
-        {
-            self.streams.push(StreamWrite::Delete(place, fence));
-        }
-        slot.changed = true;
-        slot.row = Some(Row {
-            key,
-            version: record.version(),
-            held,
-            record: Content::New(record),
-        });
-        self.keys.insert(key, place);
     }
 
-    /// Takes a stream away, unless it is the answer.
-    pub(super) fn discard(&mut self, place: Place, fence: Fence) {
-        if self.row(place).map(|row| row.held) != Some(Held::Stream(fence)) {
-            self.streams.push(StreamWrite::Delete(place, fence));
-        }
+    /// Says whether `semel.apply` has more to do than to write rows.
+    fn is_rare(&self) -> bool {
+        let replaces = match self.payload() {
+            PayloadWrite::Keep => false,
+            PayloadWrite::Put => {
+                matches!(self.change.payload, NewPayload::Bytes { replaces, .. } if replaces)
+            }
+            PayloadWrite::Stream | PayloadWrite::Erase | PayloadWrite::EraseAll => true,
+        };
+        let is_step = self.bucket() != bucket_of(&self.change.key);
+        let makes_step = self.kind() == Kind::Make && is_step;
+        replaces || makes_step || self.change.guard.is_some() || self.kind() == Kind::Remove
     }
+
+    /// What is stored once the change is written.
+    pub(super) fn done(&self, place: Option<Place>) -> Result<Commit> {
+        Ok(Commit::Done(match (&self.change.next, place) {
+            (None, _) => Current::Absent(AbsentAsOf::default()),
+            (Some(next), Some(place)) => Current::Stored(Stored::new(next.clone(), place)),
+            (Some(_), None) => {
+                let text = "a record was written nowhere".to_owned();
+                return Err(StoreError::Corrupt(text));
+            }
+        }))
+    }
+
+    /// Answers in place of the server, where another change of the same key came first: `None` when
+    /// the server must be asked.
+    pub(super) fn overtaken(&self, found: &Current) -> Option<Commit> {
+        (self.change.expected != Expected::from(found)).then(|| Commit::Conflict(found.clone()))
+    }
+}
+
+fn root_of(operation: &Operation) -> Option<KeyHash> {
+    let parent = operation.spec.parent.as_ref()?;
+    Some(KeyHash::of(&operation.spec.namespace, &parent.root))
+}
+
+/// The arguments of `semel.apply`.
+#[derive(Default)]
+struct Columns<'a> {
+    kind: Vec<i16>,
+    home: Vec<i16>,
+    bucket: Vec<i16>,
+    key_hash: Vec<&'a [u8]>,
+    place: Vec<i64>,
+    expected: Vec<i64>,
+    guard_place: Vec<Option<i64>>,
+    guard_version: Vec<Option<i64>>,
+    version: Vec<i64>,
+    fence: Vec<i64>,
+    state: Vec<Option<&'static str>>,
+    namespace: Vec<Option<&'a str>>,
+    key: Vec<Option<&'a str>>,
+    name: Vec<Option<&'a str>>,
+    door: Vec<Option<&'a str>>,
+    queue: Vec<Option<&'a str>>,
+    attempt: Vec<Option<i32>>,
+    created_at: Vec<Option<SystemTime>>,
+    settled_at: Vec<Option<SystemTime>>,
+    lease_until: Vec<Option<SystemTime>>,
+    record: Vec<Option<Vec<u8>>>,
+    payload: Vec<i16>,
+    packed: Vec<Option<&'a [u8]>>,
+    stream_fence: Vec<Option<i64>>,
+    at: Vec<SystemTime>,
+    command: Vec<&'static str>,
+    entry: Vec<Vec<u8>>,
+    rare: bool,
+}
+
+impl<'a> Columns<'a> {
+    fn push(&mut self, prepared: &'a Prepared) {
+        let change = &prepared.change;
+        let (place, expected) = match change.expected {
+            Expected::Absent(_) => (0, 0),
+            Expected::Version(place, Version(version)) => (number(place), version.cast_signed()),
+        };
+        self.rare |= prepared.is_rare();
+        self.kind.push(prepared.kind() as i16);
+        self.home.push(bucket_of(&change.key));
+        self.bucket.push(prepared.bucket());
+        self.key_hash.push(&change.key.0.0);
+        self.place.push(place);
+        self.expected.push(expected);
+        let guard = change.guard;
+        self.guard_place
+            .push(guard.map(|guard| number(guard.place)));
+        self.guard_version
+            .push(guard.map(|guard| guard.version.0.cast_signed()));
+        self.payload.push(prepared.payload() as i16);
+        self.packed.push(prepared.packed.as_deref());
+        self.stream_fence.push(prepared.stream());
+        self.at.push(shown(change.entry.at));
+        self.command.push(change.entry.command.name());
+        self.entry.push(encode_entry(&change.entry));
+        self.push_record(change.next.as_deref());
+    }
+
+    fn push_record(&mut self, record: Option<&'a Record>) {
+        let version = record.map_or(0, |record| record.version().0);
+        let fence = record.map_or(0, |record| record.fence().0);
+        self.version.push(version.cast_signed());
+        self.fence.push(fence.cast_signed());
+        self.state.push(record.map(|record| record.kind().as_str()));
+        self.record.push(record.map(encode_record));
+        let (namespace, named, settled_at) = match record {
+            Some(Record::Operation(operation)) => (
+                Some(operation.spec.namespace.as_str()),
+                Some(operation.spec.key.as_str()),
+                operation.settled().map(|settled| settled.at),
+            ),
+            Some(Record::Tombstone(tombstone)) => (
+                Some(tombstone.namespace.as_str()),
+                Some(tombstone.key.as_str()),
+                Some(tombstone.settled_at),
+            ),
+            Some(Record::Stub(_)) | None => (None, None, None),
+        };
+        self.namespace.push(namespace);
+        self.key.push(named);
+        self.settled_at.push(settled_at.map(shown));
+        let operation = record.and_then(Record::operation);
+        let spec = operation.map(|operation| &operation.spec);
+        self.name.push(spec.map(|spec| spec.name.as_str()));
+        let door = spec.and_then(|spec| spec.door.as_ref());
+        self.door.push(door.map(semel_core::Label::as_str));
+        let queue = operation.and_then(|operation| operation.queue.as_ref());
+        self.queue.push(queue.map(semel_core::Label::as_str));
+        let attempt = operation.map(|operation| operation.attempt);
+        self.attempt
+            .push(attempt.map(|attempt| i32::try_from(attempt).unwrap_or(i32::MAX)));
+        let created_at = operation.map(|operation| operation.created_at);
+        self.created_at.push(created_at.map(shown));
+        let lease = operation.and_then(Operation::lease_until);
+        self.lease_until.push(lease.map(shown));
+    }
+}
+
+const APPLY: &str = "SELECT n, outcome, place, record, packed, clock, heard FROM semel.apply(\
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
+    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)";
+
+/// How a call of `semel.apply` is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call<'a> {
+    /// The number by which the batch is found again.
+    pub(super) batch: i64,
+    /// How long it waits for others who change the same operations, as PostgreSQL writes it.
+    pub(super) patience: &'a str,
+}
+
+/// Sends a batch, in whatever transaction the client is in. The changes are of different keys, in the
+/// order of their keys.
+pub(super) async fn apply<C: GenericClient>(
+    client: &C,
+    call: Call<'_>,
+    changes: &[&Prepared],
+) -> std::result::Result<Vec<Row>, Error> {
+    let mut columns = Columns::default();
+    for change in changes {
+        columns.push(change);
+    }
+    let c = columns;
+    let parameters: [(&(dyn ToSql + Sync), Type); 31] = [
+        (&call.batch, Type::INT8),
+        (&call.patience, Type::TEXT),
+        (&ALONG_MAX, Type::INT4),
+        (&c.rare, Type::BOOL),
+        (&c.kind, Type::INT2_ARRAY),
+        (&c.home, Type::INT2_ARRAY),
+        (&c.bucket, Type::INT2_ARRAY),
+        (&c.key_hash, Type::BYTEA_ARRAY),
+        (&c.place, Type::INT8_ARRAY),
+        (&c.expected, Type::INT8_ARRAY),
+        (&c.guard_place, Type::INT8_ARRAY),
+        (&c.guard_version, Type::INT8_ARRAY),
+        (&c.version, Type::INT8_ARRAY),
+        (&c.fence, Type::INT8_ARRAY),
+        (&c.state, Type::TEXT_ARRAY),
+        (&c.namespace, Type::TEXT_ARRAY),
+        (&c.key, Type::TEXT_ARRAY),
+        (&c.name, Type::TEXT_ARRAY),
+        (&c.door, Type::TEXT_ARRAY),
+        (&c.queue, Type::TEXT_ARRAY),
+        (&c.attempt, Type::INT4_ARRAY),
+        (&c.created_at, Type::TIMESTAMPTZ_ARRAY),
+        (&c.settled_at, Type::TIMESTAMPTZ_ARRAY),
+        (&c.lease_until, Type::TIMESTAMPTZ_ARRAY),
+        (&c.record, Type::BYTEA_ARRAY),
+        (&c.payload, Type::INT2_ARRAY),
+        (&c.packed, Type::BYTEA_ARRAY),
+        (&c.stream_fence, Type::INT8_ARRAY),
+        (&c.at, Type::TIMESTAMPTZ_ARRAY),
+        (&c.command, Type::TEXT_ARRAY),
+        (&c.entry, Type::BYTEA_ARRAY),
+    ];
+    client.query_typed(APPLY, &parameters).await
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// In the order of the changes.
+    pub(super) commits: Vec<Result<Commit>>,
+    pub(super) clock: Timestamp,
+    /// Whether some node listens.
+    pub(super) heard: bool,
+}
+
+/// Reads what `semel.apply` returned.
+pub(super) fn written(rows: &[Row], changes: &[&Prepared]) -> Result<Written> {
+    let missing = || StoreError::Corrupt("`semel.apply` left a change out".to_owned());
+    let first = rows.first().ok_or_else(missing)?;
+    let (clock, heard) = (Timestamp(column(first, 5)?), column(first, 6)?);
+    let mut commits: Vec<Option<Result<Commit>>> = changes.iter().map(|_| None).collect();
+    for row in rows {
+        let n = usize::try_from(column::<i64>(row, 0)?).unwrap_or(0);
+        let index = n.checked_sub(1).ok_or_else(missing)?;
+        let (Some(commit), Some(change)) = (commits.get_mut(index), changes.get(index)) else {
+            return Err(missing());
+        };
+        *commit = Some(match column::<i16>(row, 1)? {
+            1 => {
+                let place: Option<i64> = column(row, 2)?;
+                change.done(place.map(|place| Place(place.cast_unsigned())))
+            }
+            2 => Ok(Commit::GuardChanged),
+            _ => current(row, 2).map(Commit::Conflict),
+        });
+    }
+    let commits: Option<Vec<_>> = commits.into_iter().collect();
+    Ok(Written {
+        commits: commits.ok_or_else(missing)?,
+        clock,
+        heard,
+    })
 }

@@ -1,133 +1,119 @@
-//! What became of a transaction: a COMMIT that was not answered is looked for, never assumed.
+//! What became of a batch whose answer was lost: it is looked for, never assumed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_core::KeyHash;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Error};
 
-use super::fault::{failed, told};
-use super::pool::{Pool, in_time};
-use super::reader::{column, head_of};
-use super::statements::{Rows, Statement, pipeline};
-use super::writer::{BEGIN, Told};
-use crate::store::{Result, StoreError};
+use super::batch::Prepared;
+use super::log::WRITING;
+use super::pool::{Parameter, Pool};
+use super::reader::{self, column};
+use super::time::Time;
+use crate::store::{Commit, Current, Expected, Place, Result, StoreError};
 
-/// How long the fate of a transaction is looked for whose COMMIT was not answered: longer than the
-/// server keeps an idle one alive.
+/// How long it is looked for: a server that was restarted or replaced is back by then, or an operator
+/// has to look.
 const FATE_WAIT: Duration = Duration::from_secs(20);
 
-/// The pause between two looks for it.
-const FATE_PAUSE: Duration = Duration::from_millis(200);
+/// The pause between two looks.
+const FATE_PAUSE: Duration = Duration::from_millis(100);
 
-/// How a transaction ended.
-pub(super) enum Fate {
-    Committed,
-    /// Nothing was written.
-    Refused(StoreError),
-    Unknown(String),
-}
+/// A batch that was not written is sent again only so soon after it was first sent, as it was decided
+/// then.
+pub(super) const RETRY_WITHIN: Duration = Duration::from_secs(5);
 
-/// Judges how a transaction ended by the answers to its statements, of which COMMIT is the last.
-pub(super) fn judge(mut results: Vec<Rows>) -> Fate {
-    let end = results.pop();
-    for result in results {
-        match result {
-            Ok(_) => {}
-            // A statement that the server refused turns COMMIT into a rollback.
-            Err(error) if error.as_db_error().is_some() => {
-                return Fate::Refused(failed("write to the ledger", &error));
-            }
-            Err(error) => return Fate::Unknown(told(&error)),
-        }
-    }
-    match end {
-        Some(Ok(_)) => Fate::Committed,
-        Some(Err(error)) => Fate::Unknown(told(&error)),
-        None => Fate::Unknown("COMMIT was not sent".to_owned()),
-    }
-}
-
-/// What is looked for when COMMIT was not answered.
+/// A batch that was sent and not answered.
+#[derive(Debug)]
 pub(super) struct Lost {
-    pub(super) pool: Arc<Pool>,
-    pub(super) id: [u8; 16],
-    /// The transaction before.
-    pub(super) before: Option<Vec<u8>>,
-    /// The number of its first log entry, if it has one.
-    pub(super) first: Option<u64>,
-    pub(super) answers: Vec<Told>,
+    /// Its number.
+    pub(super) batch: i64,
+    /// All its log entries have higher numbers.
+    pub(super) after: u64,
+    /// What was seen of the connection's end.
     pub(super) error: String,
 }
 
+/// What became of it.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// It was committed, and this became of its changes.
+    Written(Vec<Result<Commit>>),
+    /// Nothing of it was written.
+    Nothing,
+    Unknown,
+}
+
 impl Lost {
-    /// Reads what became of the transaction, and answers accordingly. It may still be going on in the
-    /// server: whoever holds the lock knows that it is over.
-    pub(super) async fn find(self) {
+    /// Looks until the server answers.
+    pub(super) async fn find(&self, pool: &Arc<Pool>, time: &Time, changes: &[&Prepared]) -> Found {
         let started = Instant::now();
-        let found = loop {
-            match self.look().await {
-                Ok(found) => break Some(found),
+        loop {
+            match self.look(pool, time, changes).await {
+                Ok(found) => return found,
                 Err(_) if started.elapsed() < FATE_WAIT => sleep(FATE_PAUSE).await,
-                Err(_) => break None,
-            }
-        };
-        let error = match found {
-            Some(true) => return self.answers.into_iter().for_each(Told::tell),
-            Some(false) => StoreError::Unavailable(format!(
-                "the connection to PostgreSQL was lost before COMMIT: {}",
-                self.error
-            )),
-            None => StoreError::Unknown(self.error),
-        };
-        self.answers
-            .into_iter()
-            .for_each(|answer| answer.fail(&error));
-    }
-
-    /// Says whether the transaction was committed.
-    async fn look(&self) -> Result<bool> {
-        let connection = self.pool.take().await?;
-        let looked = in_time(self.look_with(connection.client()?)).await;
-        match looked {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(error)) | Err(error) => {
-                connection.give_up();
-                Err(error)
+                Err(_) => return Found::Unknown,
             }
         }
     }
 
-    async fn look_with(&self, client: &Client) -> Result<bool> {
-        let statements = [
-            Statement::new("SELECT seq, stamp, batch FROM semel.head FOR UPDATE"),
-            Statement::new("SELECT batch FROM semel.log WHERE seq = $1")
-                .with(self.first.unwrap_or(0).cast_signed(), Type::INT8),
-            Statement::new("ROLLBACK"),
-        ];
-        let (begun, answers) =
-            tokio::join!(biased; client.batch_execute(BEGIN), pipeline(client, &statements));
-        let wrong = |error: Error| failed("read the log", &error);
-        begun.map_err(wrong)?;
-        let read = answers
-            .into_iter()
-            .collect::<std::result::Result<Vec<_>, _>>()
-            .map_err(wrong)?;
-        let head = match read.first().and_then(|rows| rows.first()) {
-            Some(head) => head_of(head)?,
-            None => return Err(StoreError::Corrupt("`semel.head` has no row".to_owned())),
+    async fn look(&self, pool: &Arc<Pool>, time: &Time, changes: &[&Prepared]) -> Result<Found> {
+        let doing = "find out whether a batch was committed";
+        // It may still be going on in the server: whoever gets its lock knows that it is over.
+        let lock = (self.batch & i64::from(i32::MAX)) as i32;
+        let parameters: [Parameter<'_>; 2] = [(&WRITING, Type::INT4), (&lock, Type::INT4)];
+        let sql = "SELECT pg_advisory_xact_lock($1, $2)";
+        pool.read(doing, sql, &parameters).await?;
+        let sql = "SELECT place FROM semel.log WHERE seq > $1 AND batch = $2";
+        let after = self.after.cast_signed();
+        let parameters: [Parameter<'_>; 2] = [(&after, Type::INT8), (&self.batch, Type::INT8)];
+        let rows = pool.read(doing, sql, &parameters).await?;
+        if rows.is_empty() {
+            return Ok(Found::Nothing);
+        }
+        let mut places = BTreeSet::new();
+        for row in &rows {
+            let place: Option<i64> = column(row, 0)?;
+            places.extend(place.map(|place| Place(place.cast_unsigned())));
+        }
+        let keys: Vec<KeyHash> = changes.iter().map(|prepared| prepared.change.key).collect();
+        let stored = reader::load(pool, time, &keys).await?;
+        let commits = changes.iter().zip(stored);
+        let commits = commits.map(|(prepared, current)| self.judge(prepared, current, &places));
+        Ok(Found::Written(commits.collect()))
+    }
+
+    /// Judges one change of a committed batch by what is stored now.
+    fn judge(
+        &self,
+        prepared: &Prepared,
+        current: Current,
+        places: &BTreeSet<Place>,
+    ) -> Result<Commit> {
+        let change = &prepared.change;
+        let moved_on = || Err(StoreError::Unknown(self.error.clone()));
+        let place = match (change.expected, &current) {
+            (Expected::Version(place, _), _) => place,
+            (Expected::Absent(_), Current::Stored(stored)) => stored.place,
+            // Only its entry in the log was to be written, or somebody has removed it since.
+            (Expected::Absent(_), Current::Absent(_)) => {
+                return match change.next {
+                    None => prepared.done(None),
+                    Some(_) => moved_on(),
+                };
+            }
         };
-        let entry = read.get(1).and_then(|rows| rows.first());
-        let entry: Option<Vec<u8>> = entry.map(|row| column(row, 0)).transpose()?.flatten();
-        let ours = |found: &Option<Vec<u8>>| found.as_deref() == Some(&self.id[..]);
-        if ours(&head.batch) || ours(&entry) {
-            return Ok(true);
+        if !places.contains(&place) {
+            return Ok(Commit::Conflict(current));
         }
-        // Without a log entry, only the next transaction tells; others may have come since.
-        if self.first.is_none() && head.batch != self.before {
-            return Err(StoreError::Unknown(self.error.clone()));
+        let version = current.record().map(semel_core::ledger::Record::version);
+        if version == change.next.as_ref().map(|next| next.version()) {
+            prepared.done(Some(place))
+        } else {
+            moved_on()
         }
-        Ok(false)
     }
 }

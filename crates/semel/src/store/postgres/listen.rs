@@ -1,4 +1,4 @@
-//! Hearing of what other nodes did: NOTIFY with each COMMIT, LISTEN on a connection of its own.
+//! Hearing of what other nodes did, by LISTEN on a connection of its own.
 //!
 //! It only makes waiting shorter. Whoever waits polls as well, since a notification may be lost, and
 //! behind a pgbouncer in transaction mode none arrives.
@@ -7,28 +7,17 @@ use std::future::poll_fn;
 
 use semel_core::{Digest, KeyHash};
 use tokio::sync::mpsc;
-use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 
 use super::fault::failed;
 use super::pool::in_time;
-use super::statements::Statement;
 use crate::store::Result;
-
-/// The keys that one notification names: PostgreSQL takes less than 8,000 bytes, and a key's hash has
-/// 64 digits.
-const KEYS_MAX: usize = 100;
 
 /// The keys that may wait to be heard; others are left to polling.
 const HEARD_MAX: usize = 4_096;
 
-/// Makes the statements that tell other nodes of keys.
-pub(super) fn tell(keys: &[KeyHash]) -> impl Iterator<Item = Statement> {
-    keys.chunks(KEYS_MAX).map(|keys| {
-        let text: String = keys.iter().map(|key| key.0.hex()).collect();
-        Statement::new("SELECT pg_notify('semel', $1)").with(text, Type::TEXT)
-    })
-}
+/// Listens, and holds the lock by which `semel.apply` sees that somebody does.
+const LISTEN: &str = "LISTEN semel; SELECT pg_advisory_lock_shared(1936026989, 0)";
 
 /// Reads the keys of a notification; anybody may send one, so what is no key is left out.
 fn keys(text: &str) -> impl Iterator<Item = KeyHash> {
@@ -60,7 +49,7 @@ pub(super) async fn listen(config: &Config) -> Result<mpsc::Receiver<KeyHash>> {
         }
     };
     let driver = tokio::spawn(hearing);
-    match in_time(client.batch_execute("LISTEN semel")).await {
+    match in_time(client.batch_execute(LISTEN)).await {
         Ok(Ok(())) => Ok(keep(client, receiver)),
         Ok(Err(error)) => {
             driver.abort();

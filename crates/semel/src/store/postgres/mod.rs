@@ -3,34 +3,45 @@
 mod batch;
 mod fate;
 mod fault;
+mod gate;
 mod listen;
+mod log;
+mod notify;
 mod pool;
 mod reader;
 mod schema;
-mod statements;
 mod time;
 mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use semel_core::clock::{Reading, Stamp};
 use semel_core::ledger::Fence;
 use semel_core::{KeyHash, Timestamp};
 use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::types::Type;
 
-use self::batch::Prepared;
-use self::pool::Pool;
+use self::batch::{Prepared, bucket_at, number};
+use self::gate::Gate;
+use self::log::Horizon;
+use self::pool::{Parameter, Pool};
 use self::schema::Opened;
 use self::time::Time;
-use self::writer::{Answer, Item};
+use self::writer::{Item, Writer};
 use super::bytes::{pack, read_progress, read_stamp, write_progress, write_stamp};
-use super::group::QUEUE_MAX;
 use super::{
-    Change, Chunk, Commit, Current, Logged, NewPayload, Page, Pending, Place, Progress, Query,
+    AbsentAsOf, Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Progress, Query,
     Result, Store, StoreError, Stored,
 };
 use crate::clock::Clock;
+
+/// Batches of one node that may be under way at once: while one is synced, the next is written.
+const WRITERS: usize = 3;
+
+/// Loads of one node that may be under way at once.
+const LOADERS: usize = 2;
 
 /// The clocks of the last retention sweep.
 const SWEEP: &str = "sweep";
@@ -45,9 +56,14 @@ const PROGRESS: &str = "sweep-progress";
 pub struct PostgresStore {
     pool: Arc<Pool>,
     time: Arc<Time>,
-    writer: mpsc::Sender<Item>,
+    changes: Gate<Item>,
+    loads: Gate<Load>,
+    horizon: Horizon,
     notes: Option<PathBuf>,
 }
+
+/// A key to load, and who waits for it.
+type Load = (KeyHash, oneshot::Sender<Result<Current>>);
 
 impl PostgresStore {
     /// Opens the store in the database at this URL, making its tables when they are not there.
@@ -85,29 +101,93 @@ impl PostgresStore {
         let pool = Arc::new(Pool::new(pool::config(url)?));
         let opened = schema::prepare(&pool).await?;
         let time = Arc::new(time);
-        reader::look(&pool, &time).await?;
-        let (writer, items) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(writer::run(Arc::clone(&pool), Arc::clone(&time), items));
+        let handed_out = reader::look(&pool, &time).await?;
+        let writer = Arc::new(Writer {
+            pool: Arc::clone(&pool),
+            time: Arc::clone(&time),
+            handed_out: AtomicU64::new(handed_out),
+        });
+        let changes = Gate::open(WRITERS, move |items| {
+            let writer = Arc::clone(&writer);
+            async move { writer.write(items).await }
+        });
+        let (loading, at) = (Arc::clone(&pool), Arc::clone(&time));
+        let loads = Gate::open(LOADERS, move |items| {
+            load_all(Arc::clone(&loading), Arc::clone(&at), items)
+        });
         let store = Self {
             pool,
             time,
-            writer,
+            changes,
+            loads,
+            horizon: Horizon::default(),
             notes: None,
         };
         Ok((store, opened))
     }
 
-    /// Hands an item to the writer and waits for the answer.
-    async fn ask<T>(&self, make: impl FnOnce(Answer<T>) -> Item) -> Result<T> {
-        let (sender, receiver) = oneshot::channel();
-        self.writer.try_send(make(sender)).map_err(|_| {
-            StoreError::Unavailable("too many changes are waiting to be written".to_owned())
-        })?;
-        receiver.await.unwrap_or_else(|_| {
-            let text = "the writer ended before it answered".to_owned();
-            Err(StoreError::Unknown(text))
-        })
+    async fn put_mark(&self, name: &str, value: Vec<u8>) -> Result<()> {
+        let sql = "INSERT INTO semel.marks (name, value) VALUES ($1, $2) \
+                   ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        let parameters: [Parameter<'_>; 2] = [(&name, Type::TEXT), (&value, Type::BYTEA)];
+        self.pool.write("write a mark", sql, &parameters).await
     }
+
+    async fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Result<()> {
+        let (mut streams, mut packed) = (vec![], vec![]);
+        for chunk in chunks {
+            streams.push(i16::from(chunk.stream));
+            packed.push(pack(&chunk.bytes)?);
+        }
+        let sql = "INSERT INTO semel.chunks (place, bucket, fence, n, stream, packed) \
+                   SELECT $1, $2, $3, c.n + (SELECT coalesce(max(n), 0) FROM semel.chunks \
+                   WHERE place = $1 AND bucket = $2 AND fence = $3), c.stream, c.packed \
+                   FROM unnest($4, $5) WITH ORDINALITY AS c (stream, packed, n)";
+        let (at, bucket, fence) = (number(place), bucket_at(place), fence.0.cast_signed());
+        let parameters: [Parameter<'_>; 5] = [
+            (&at, Type::INT8),
+            (&bucket, Type::INT2),
+            (&fence, Type::INT8),
+            (&streams, Type::INT2_ARRAY),
+            (&packed, Type::BYTEA_ARRAY),
+        ];
+        self.pool.write("store a stream", sql, &parameters).await
+    }
+
+    async fn discard(&self, place: Place, fence: Fence) -> Result<()> {
+        // Never one that is the answer.
+        let sql = "DELETE FROM semel.chunks WHERE place = $1 AND bucket = $2 AND fence = $3 \
+                   AND NOT EXISTS (SELECT FROM semel.operations o \
+                   WHERE o.place = $1 AND o.bucket = $2 AND o.stream_fence = $3)";
+        let (at, bucket, fence) = (number(place), bucket_at(place), fence.0.cast_signed());
+        let parameters: [Parameter<'_>; 3] = [
+            (&at, Type::INT8),
+            (&bucket, Type::INT2),
+            (&fence, Type::INT8),
+        ];
+        self.pool.write("discard a stream", sql, &parameters).await
+    }
+}
+
+/// Loads many keys in one round trip and answers each.
+async fn load_all(pool: Arc<Pool>, time: Arc<Time>, items: Vec<Load>) {
+    let keys: Vec<KeyHash> = items.iter().map(|(key, _)| *key).collect();
+    let found = match reader::load(&pool, &time, &keys).await {
+        Ok(found) => found.into_iter().map(Ok).collect(),
+        Err(error) => keys.iter().map(|_| Err(error.clone())).collect::<Vec<_>>(),
+    };
+    for ((_, answer), found) in items.into_iter().zip(found) {
+        // Whoever asked may have gone.
+        drop(answer.send(found));
+    }
+}
+
+/// Waits for what a worker answers.
+async fn answer<T>(receiver: oneshot::Receiver<Result<T>>) -> Result<T> {
+    receiver.await.unwrap_or_else(|_| {
+        let text = "the connection's worker ended before it answered".to_owned();
+        Err(StoreError::Unknown(text))
+    })
 }
 
 /// Notes and holds are this machine's: they lie with the user's other state, one directory for each
@@ -129,7 +209,15 @@ impl Store for PostgresStore {
     }
 
     fn load<'a>(&'a self, key: &'a KeyHash) -> Pending<'a, Result<Current>> {
-        Box::pin(reader::load(&self.pool, &self.time, key))
+        Box::pin(async move {
+            let (sender, receiver) = oneshot::channel();
+            self.loads.enter((*key, sender))?;
+            answer(receiver).await
+        })
+    }
+
+    fn assumed(&self) -> Option<Current> {
+        Some(Current::Absent(AbsentAsOf::default()))
     }
 
     fn load_at(&self, place: Place) -> Pending<'_, Result<Option<Stored>>> {
@@ -138,12 +226,9 @@ impl Store for PostgresStore {
 
     fn commit(&self, change: Change) -> Pending<'_, Result<Commit>> {
         Box::pin(async move {
-            let packed = match &change.payload {
-                NewPayload::Bytes { bytes, .. } => Some(pack(bytes)?),
-                NewPayload::Keep | NewPayload::Stream(_) | NewPayload::Erase => None,
-            };
-            let prepared = Box::new(Prepared { change, packed });
-            self.ask(|answer| Item::Change(prepared, answer)).await
+            let (sender, receiver) = oneshot::channel();
+            self.changes.enter((Prepared::new(change)?, sender))?;
+            answer(receiver).await
         })
     }
 
@@ -152,16 +237,11 @@ impl Store for PostgresStore {
     }
 
     fn append(&self, place: Place, fence: Fence, chunks: Vec<Chunk>) -> Pending<'_, Result<()>> {
-        Box::pin(async move {
-            let pack = |chunk: Chunk| Ok((chunk.stream, pack(&chunk.bytes)?));
-            let chunks = chunks.into_iter().map(pack).collect::<Result<Vec<_>>>()?;
-            self.ask(|answer| Item::Append(place, fence, chunks, answer))
-                .await
-        })
+        Box::pin(self.append(place, fence, chunks))
     }
 
     fn discard(&self, place: Place, fence: Fence) -> Pending<'_, Result<()>> {
-        Box::pin(self.ask(move |answer| Item::Discard(place, fence, answer)))
+        Box::pin(self.discard(place, fence))
     }
 
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
@@ -177,7 +257,15 @@ impl Store for PostgresStore {
     }
 
     fn log(&self, after: u64, limit: usize) -> Pending<'_, Result<Vec<Logged>>> {
-        Box::pin(reader::log(&self.pool, after, limit))
+        Box::pin(self.horizon.log(&self.pool, after, limit))
+    }
+
+    fn end(&self) -> Pending<'_, Result<u64>> {
+        Box::pin(self.horizon.end(&self.pool))
+    }
+
+    fn has_gaps(&self) -> bool {
+        true
     }
 
     fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>> {
@@ -185,7 +273,7 @@ impl Store for PostgresStore {
             let stored = reader::mark(&self.pool, SWEEP).await?;
             if let Some(next) = next {
                 let value = write_stamp(&next).to_vec();
-                self.ask(|answer| Item::Mark(SWEEP, value, answer)).await?;
+                self.put_mark(SWEEP, value).await?;
             }
             let stored = stored.map(|bytes| read_stamp(&bytes)).transpose()?;
             Ok(stored.map(|mark| self.time.mark(mark)))
@@ -196,9 +284,7 @@ impl Store for PostgresStore {
         Box::pin(async move {
             let stored = reader::mark(&self.pool, PROGRESS).await?;
             if let Some(next) = next {
-                let value = write_progress(&next);
-                self.ask(|answer| Item::Mark(PROGRESS, value, answer))
-                    .await?;
+                self.put_mark(PROGRESS, write_progress(&next)).await?;
             }
             let progress = stored.map(|bytes| read_progress(&bytes)).transpose()?;
             Ok(progress.unwrap_or_default())

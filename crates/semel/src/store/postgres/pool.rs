@@ -222,6 +222,31 @@ impl Pool {
         }
     }
 
+    /// Runs one statement that writes what no answer rests on: streams and marks. Nobody knows whether
+    /// it was done when the connection is lost.
+    pub(super) async fn write(
+        self: &Arc<Self>,
+        doing: &str,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<()> {
+        let connection = self.take().await?;
+        let error = match in_time(connection.client()?.query_typed(sql, parameters)).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(error)) => error,
+            Err(late) => {
+                connection.give_up();
+                return Err(StoreError::Unknown(late.to_string()));
+            }
+        };
+        if is_lost(&error) {
+            connection.give_up();
+            self.forget_idle();
+            return Err(StoreError::Unknown(told(&error)));
+        }
+        Err(failed(doing, &error))
+    }
+
     /// Runs one statement that only reads; again on a new connection when an idle one turns out to
     /// be lost.
     pub(super) async fn read(

@@ -2,36 +2,26 @@
 
 use std::sync::Arc;
 
-use semel_core::clock::Stamp;
-use semel_core::ledger::codec::decode_entry;
+use semel_core::ledger::codec::decode_record;
 use semel_core::ledger::{Fence, StateKind};
 use semel_core::{KeyHash, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-use super::batch::decode;
+use super::batch::{bucket_at, bucket_of, number, shown};
 use super::pool::{Parameter, Pool};
-use super::statements::{number, shown, state};
 use super::time::Time;
-use crate::store::bytes::{read_stamp, unpack};
+use crate::store::bytes::unpack;
 use crate::store::{
-    AbsentAsOf, Chunk, Current, Logged, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored,
+    AbsentAsOf, Chunk, Current, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored,
 };
 
-/// The database's clock, in microseconds since 1970.
-pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/// How many buckets there are: the numbers of log entries and places are multiples of it, plus a bucket.
+pub(super) const BUCKETS: u64 = 256;
 
 /// The largest packed payload that comes along with its record: a replay needs no second round trip
 /// then, and whoever only looks at the record does not wait for megabytes.
-const ALONG_MAX: i32 = 32 * 1024;
-
-/// The one row of `semel.head`.
-#[derive(Debug)]
-pub(super) struct Head {
-    pub(super) seq: u64,
-    pub(super) stamp: Option<Stamp>,
-    pub(super) batch: Option<Vec<u8>>,
-}
+pub(super) const ALONG_MAX: i32 = 32 * 1024;
 
 /// Reads a column.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T> {
@@ -42,64 +32,83 @@ pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T
     })
 }
 
-/// Reads `seq, stamp, batch`.
-pub(super) fn head_of(row: &Row) -> Result<Head> {
-    let stamp: Option<&[u8]> = column(row, 1)?;
-    Ok(Head {
-        seq: column::<i64>(row, 0)?.cast_unsigned(),
-        stamp: stamp.map(read_stamp).transpose()?,
-        batch: column(row, 2)?,
-    })
+/// Reads a record.
+pub(super) fn decode(place: Place, bytes: &[u8]) -> Result<Stored> {
+    let record = decode_record(bytes).map_err(|error| {
+        StoreError::Corrupt(format!("record {} cannot be read: {error}", place.0))
+    })?;
+    Ok(Stored::new(Arc::new(record), place))
 }
 
-/// Learns the database's time and the end of the log.
-pub(super) async fn look(pool: &Arc<Pool>, time: &Time) -> Result<u64> {
-    let sql = "SELECT seq, stamp, batch, \
-               (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM semel.head";
-    let rows = pool.read("read the ledger", sql, &[]).await?;
-    let Some(row) = rows.first() else {
-        return Err(StoreError::Corrupt("`semel.head` has no row".to_owned()));
+/// Reads `place, record, packed`, from this column on; without a place nothing is stored.
+pub(super) fn current(row: &Row, first: usize) -> Result<Current> {
+    let Some(place) = column::<Option<i64>>(row, first)? else {
+        return Ok(Current::Absent(AbsentAsOf::default()));
     };
-    let head = head_of(row)?;
-    time.hear(head.seq, head.stamp, Timestamp(column(row, 3)?));
-    Ok(head.seq)
-}
-
-/// Loads what is stored under a key.
-pub(super) async fn load(pool: &Arc<Pool>, time: &Time, key: &KeyHash) -> Result<Current> {
-    let sql = "SELECT h.seq, h.stamp, h.batch, \
-               (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, o.place, o.record, \
-               CASE WHEN octet_length(p.packed) <= $2 THEN p.packed END \
-               FROM semel.head h LEFT JOIN semel.operations o ON o.key_hash = $1 \
-               LEFT JOIN semel.payloads p ON p.place = o.place AND o.has_payload";
-    let key: &[u8] = &key.0.0;
-    let rows = pool
-        .read(
-            "read a record",
-            sql,
-            &[(&key, Type::BYTEA), (&ALONG_MAX, Type::INT4)],
-        )
-        .await?;
-    let Some(row) = rows.first() else {
-        return Err(StoreError::Corrupt("`semel.head` has no row".to_owned()));
-    };
-    let head = head_of(row)?;
-    time.hear(head.seq, head.stamp, Timestamp(column(row, 3)?));
-    let Some(place) = column::<Option<i64>>(row, 4)? else {
-        return Ok(Current::Absent(AbsentAsOf(head.seq)));
-    };
-    let mut stored = decode(Place(place.cast_unsigned()), column(row, 5)?)?;
-    let packed: Option<&[u8]> = column(row, 6)?;
+    let mut stored = decode(Place(place.cast_unsigned()), column(row, first + 1)?)?;
+    let packed: Option<&[u8]> = column(row, first + 2)?;
     let payload = packed.map(unpack).transpose()?.flatten();
     stored.payload = payload.map(Arc::from);
     Ok(Current::Stored(stored))
 }
 
+/// Learns the database's time, the last stored one, and a number that no later entry is below.
+pub(super) async fn look(pool: &Arc<Pool>, time: &Time) -> Result<u64> {
+    let sql = "SELECT semel.clock(), (SELECT (extract(epoch FROM at) * 1000000)::bigint \
+               FROM semel.log ORDER BY seq DESC LIMIT 1), last_value FROM semel.numbers";
+    let rows = pool.read("read the ledger", sql, &[]).await?;
+    let Some(row) = rows.first() else {
+        return Err(StoreError::Corrupt(
+            "`semel.numbers` cannot be read".to_owned(),
+        ));
+    };
+    time.hear(Timestamp(column(row, 0)?));
+    if let Some(last) = column::<Option<i64>>(row, 1)? {
+        time.stored(Timestamp(last));
+    }
+    let number: i64 = column(row, 2)?;
+    Ok(number
+        .cast_unsigned()
+        .saturating_sub(1)
+        .saturating_mul(BUCKETS))
+}
+
+/// Loads what is stored under keys, in one round trip.
+pub(super) async fn load(pool: &Arc<Pool>, time: &Time, keys: &[KeyHash]) -> Result<Vec<Current>> {
+    let homes: Vec<i16> = keys.iter().map(bucket_of).collect();
+    let hashes: Vec<&[u8]> = keys.iter().map(|key| &key.0.0[..]).collect();
+    let sql = "SELECT n, place, record, packed, clock FROM semel.look($1, $2, $3)";
+    let parameters: [Parameter<'_>; 3] = [
+        (&homes, Type::INT2_ARRAY),
+        (&hashes, Type::BYTEA_ARRAY),
+        (&ALONG_MAX, Type::INT4),
+    ];
+    let rows = pool.read("read a record", sql, &parameters).await?;
+    let mut found: Vec<Current> = keys
+        .iter()
+        .map(|_| Current::Absent(AbsentAsOf::default()))
+        .collect();
+    for row in &rows {
+        match column::<Option<i64>>(row, 0)? {
+            None => time.hear(Timestamp(column(row, 4)?)),
+            Some(n) => {
+                let index = usize::try_from(n).unwrap_or(0).checked_sub(1);
+                let slot = index.and_then(|index| found.get_mut(index));
+                let slot = slot.ok_or_else(|| {
+                    StoreError::Corrupt("`semel.look` found what was not asked for".to_owned())
+                })?;
+                *slot = current(row, 1)?;
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// Loads the record that lies at a place.
 pub(super) async fn load_at(pool: &Arc<Pool>, place: Place) -> Result<Option<Stored>> {
-    let sql = "SELECT record FROM semel.operations WHERE place = $1";
-    let place_number = number(place);
-    let parameters: [Parameter<'_>; 1] = [(&place_number, Type::INT8)];
+    let sql = "SELECT record FROM semel.operations WHERE place = $1 AND bucket = $2";
+    let (at, bucket) = (number(place), bucket_at(place));
+    let parameters: [Parameter<'_>; 2] = [(&at, Type::INT8), (&bucket, Type::INT2)];
     let rows = pool.read("read a record", sql, &parameters).await?;
     let row = rows.first();
     row.map(|row| decode(place, column(row, 0)?)).transpose()
@@ -108,13 +117,14 @@ pub(super) async fn load_at(pool: &Arc<Pool>, place: Place) -> Result<Option<Sto
 /// Loads the payload of a record.
 pub(super) async fn payload(pool: &Arc<Pool>, place: Place) -> Result<Option<Vec<u8>>> {
     let sql = "SELECT p.packed, c.packed FROM semel.operations o \
-               LEFT JOIN semel.payloads p ON p.place = o.place AND o.has_payload \
-               LEFT JOIN semel.chunks c ON c.place = o.place AND c.fence = o.stream_fence \
-               WHERE o.place = $1 AND (o.has_payload OR o.stream_fence IS NOT NULL) ORDER BY c.n";
-    let place = number(place);
-    let rows = pool
-        .read("read a payload", sql, &[(&place, Type::INT8)])
-        .await?;
+               LEFT JOIN semel.payloads p ON o.has_payload AND p.place = o.place \
+               AND p.bucket = o.bucket \
+               LEFT JOIN semel.chunks c ON c.place = o.place AND c.bucket = o.bucket \
+               AND c.fence = o.stream_fence \
+               WHERE o.place = $1 AND o.bucket = $2 AND (o.has_payload OR o.stream_fence IS NOT NULL) ORDER BY c.n";
+    let (at, bucket) = (number(place), bucket_at(place));
+    let parameters: [Parameter<'_>; 2] = [(&at, Type::INT8), (&bucket, Type::INT2)];
+    let rows = pool.read("read a payload", sql, &parameters).await?;
     if rows.is_empty() {
         return Ok(None);
     }
@@ -135,9 +145,14 @@ pub(super) async fn payload(pool: &Arc<Pool>, place: Place) -> Result<Option<Vec
 
 /// Loads the pieces of a stream.
 pub(super) async fn stream(pool: &Arc<Pool>, place: Place, fence: Fence) -> Result<Vec<Chunk>> {
-    let sql = "SELECT stream, packed FROM semel.chunks WHERE place = $1 AND fence = $2 ORDER BY n";
-    let (place, fence) = (number(place), fence.0.cast_signed());
-    let parameters: [Parameter<'_>; 2] = [(&place, Type::INT8), (&fence, Type::INT8)];
+    let sql = "SELECT stream, packed FROM semel.chunks \
+               WHERE place = $1 AND bucket = $2 AND fence = $3 ORDER BY n";
+    let (at, bucket, fence) = (number(place), bucket_at(place), fence.0.cast_signed());
+    let parameters: [Parameter<'_>; 3] = [
+        (&at, Type::INT8),
+        (&bucket, Type::INT2),
+        (&fence, Type::INT8),
+    ];
     let rows = pool.read("read a stream", sql, &parameters).await?;
     let chunks = rows.iter().map(|row| {
         let stream: i16 = column(row, 0)?;
@@ -156,33 +171,6 @@ pub(super) async fn mark(pool: &Arc<Pool>, name: &str) -> Result<Option<Vec<u8>>
         .read("read a mark", sql, &[(&name, Type::TEXT)])
         .await?;
     rows.first().map(|row| column(row, 0)).transpose()
-}
-
-/// Reads the log forward.
-pub(super) async fn log(pool: &Arc<Pool>, after: u64, limit: usize) -> Result<Vec<Logged>> {
-    let sql = "SELECT seq, place, entry FROM semel.log WHERE seq > $1 ORDER BY seq LIMIT $2";
-    let limit = i64::try_from(limit.clamp(1, PAGE_MAX)).unwrap_or(i64::MAX);
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let parameters: [Parameter<'_>; 2] = [(&after, Type::INT8), (&limit, Type::INT8)];
-    let rows = pool.read("read the log", sql, &parameters).await?;
-    let mut logged = vec![];
-    for (row, expected) in rows.iter().zip(after.saturating_add(1)..) {
-        let seq: i64 = column(row, 0)?;
-        if seq != expected {
-            return Err(StoreError::Corrupt(format!(
-                "the log goes on with entry {seq} where entry {expected} should be"
-            )));
-        }
-        let place: Option<i64> = column(row, 1)?;
-        let entry = decode_entry(column(row, 2)?)
-            .map_err(|error| StoreError::Corrupt(format!("log entry {seq}: {error}")))?;
-        logged.push(Logged {
-            seq: seq.cast_unsigned(),
-            place: place.map(|place| Place(place.cast_unsigned())),
-            entry,
-        });
-    }
-    Ok(logged)
 }
 
 /// Lists records. The columns only narrow the search; the record itself says whether it is meant.
@@ -227,10 +215,15 @@ async fn candidates(
     let states: Vec<&str> = if query.states.is_empty() {
         let all = StateKind::ALL.into_iter();
         all.filter(|kind| *kind != StateKind::Stub)
-            .map(state)
+            .map(StateKind::as_str)
             .collect()
     } else {
-        query.states.iter().copied().map(state).collect()
+        query
+            .states
+            .iter()
+            .copied()
+            .map(StateKind::as_str)
+            .collect()
     };
     // The planner uses the short index of open operations only when it is told that all are open.
     let open = !query.states.is_empty() && query.states.iter().all(|kind| kind.is_open());

@@ -7,14 +7,14 @@
 //! behind is the safe side: a lease seems to last longer, never shorter. This machine's wall clock is
 //! not looked at.
 //!
-//! The time never goes back behind the last one that was stored, also when another server with
+//! The time never goes back behind one that this node knows to be stored, also when another server with
 //! another clock takes over.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use semel_core::Timestamp;
-use semel_core::clock::{Reading, Stamp, judge};
+use semel_core::clock::{Reading, Stamp};
 
 use crate::clock::{Clock, SystemClock};
 
@@ -29,14 +29,14 @@ pub(super) struct Time {
 enum Source {
     /// The database's clock.
     Database(SystemClock),
-    /// A clock that a test moves; it is judged as that of an embedded store.
+    /// A clock that a test moves.
     Given(Arc<dyn Clock>),
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The last stored time and the end of the log that it belongs to.
-    last: Option<(u64, Stamp)>,
+    /// The last stored time that is known here.
+    last: Option<Timestamp>,
     /// The database's time when it was last heard of, and the monotonic clock then.
     heard: Option<(Timestamp, Duration)>,
     /// The last mark of another machine, and when this one first saw it.
@@ -63,21 +63,16 @@ impl Time {
     }
 
     /// Learns what the database says now.
-    pub(super) fn hear(&self, seq: u64, stamp: Option<Stamp>, database: Timestamp) {
+    pub(super) fn hear(&self, database: Timestamp) {
         if let Source::Database(clock) = &self.source {
             self.known().heard = Some((database, clock.read().uptime));
         }
-        if let Some(stamp) = stamp {
-            self.stored(seq, stamp);
-        }
     }
 
-    /// Learns what was stored. Answers of several connections may overtake each other.
-    pub(super) fn stored(&self, seq: u64, stamp: Stamp) {
+    /// Learns of a time that was stored.
+    pub(super) fn stored(&self, at: Timestamp) {
         let mut known = self.known();
-        if known.last.is_none_or(|(last, _)| last <= seq) {
-            known.last = Some((seq, stamp));
-        }
+        known.last = known.last.max(Some(at));
     }
 
     /// Reads all clocks; the wall clock is the database's.
@@ -97,22 +92,9 @@ impl Time {
 
     /// The time by which leases are judged.
     pub(super) fn now(&self) -> Timestamp {
-        let reading = self.reading();
-        let last = self.known().last.map(|(_, stamp)| stamp);
-        match &self.source {
-            Source::Given(_) => judge(last.as_ref(), &reading),
-            Source::Database(_) => last.map_or(reading.wall, |last| last.at.max(reading.wall)),
-        }
-    }
-
-    /// The stamp that a transaction leaves.
-    pub(super) fn stamp(&self) -> Stamp {
-        let Reading { boot, uptime, .. } = self.reading();
-        Stamp {
-            at: self.now(),
-            boot,
-            uptime,
-        }
+        let wall = self.reading().wall;
+        let last = self.known().last;
+        last.map_or(wall, |last| last.max(wall))
     }
 
     /// Translates the mark of the last sweep. One that another machine left says nothing about this
@@ -158,21 +140,22 @@ mod tests {
     #[test]
     fn the_time_is_the_databases_whatever_this_machine_believes() {
         let time = Time::of_database();
-        time.hear(0, None, THEN);
+        time.hear(THEN);
         let now = time.now();
         assert!(now >= THEN && now < THEN.plus(HOUR), "{now}");
         // A database whose clock was set is followed, in both directions.
-        time.hear(0, None, THEN.minus(HOUR * 24));
+        time.hear(THEN.minus(HOUR * 24));
         assert!(time.now() < THEN.minus(HOUR));
     }
 
     #[test]
     fn the_time_is_never_behind_what_was_stored() {
         let time = Time::of_database();
-        time.hear(7, Some(stamp(THEN)), THEN.minus(HOUR));
+        time.hear(THEN.minus(HOUR));
+        time.stored(THEN);
         assert_eq!(time.now(), THEN);
         // An answer that was overtaken changes nothing.
-        time.hear(6, Some(stamp(THEN.minus(HOUR))), THEN.minus(HOUR));
+        time.stored(THEN.minus(HOUR));
         assert_eq!(time.now(), THEN);
     }
 

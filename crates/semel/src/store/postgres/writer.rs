@@ -1,380 +1,336 @@
-//! The writer: one task that takes what waits and writes it in one transaction.
+//! The writer: a few tasks, each of which takes what waits and writes it in one round trip.
 //!
-//! Whoever writes first locks the one row of `semel.head`, which also hands out the numbers of the log
-//! without a gap. So the transactions of all nodes come one after the other: what was read under the
-//! lock stays true until COMMIT, and no two of them can wait for each other. The price is that nodes do
-//! not share a sync, so batches are large: whatever came while the last one was written goes together.
-//! A transaction takes two round trips: lock and read, then write and COMMIT.
+//! A batch is one call of `semel.apply`, which compares and writes without having read before. Batches
+//! of one node and of others run beside each other and share the server's syncs; they meet only where
+//! they are about the same keys, and there the versions decide.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use semel_core::Digest;
 use semel_core::KeyHash;
-use semel_core::clock::Stamp;
-use semel_core::ledger::{Fence, Version};
-use tokio::sync::{mpsc, oneshot};
-use tokio_postgres::types::Type;
+use semel_core::ledger::StateKind;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
 
-use super::batch::{Batch, Content, Held, Prepared, Row, StreamWrite};
-use super::fate::{Fate, Lost, judge};
-use super::fault::{failed, is_lost};
-use super::listen::tell;
+use super::batch::{Call, Prepared, Written, apply, written};
+use super::fate::{self, Lost, RETRY_WITHIN};
+use super::fault::{failed, told};
+use super::notify::tell;
 use super::pool::{Connection, Pool, in_time};
-use super::reader::{Head, column, head_of};
-use super::statements::{Statement, number, pipeline, writes};
 use super::time::Time;
-use crate::store::bytes::write_stamp;
-use crate::store::group::GROUP_MAX;
-use crate::store::{Commit, Expected, Place, Result, StoreError};
+use crate::store::{Commit, Current, Result, StoreError};
 
-/// The bytes after which a batch takes no further item: a message to PostgreSQL must stay far below
+/// The bytes after which a batch takes no further change: a message to PostgreSQL must stay far below
 /// its limit of 1 GiB, whatever the payloads.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Begins a transaction. It is durable whatever the server's default is. A node that was stopped in
-/// the middle must not hold the others up: the server ends its session. Whoever waits for the lock
-/// gives up later than that.
-pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
-    SET LOCAL synchronous_commit = on; \
-    SET LOCAL idle_in_transaction_session_timeout = '5s'; \
-    SET LOCAL lock_timeout = '15s'";
+/// How long a batch waits for others who change the same operations, and how long a single change does:
+/// one that is held up must not hold up the others.
+const PATIENCE_TOGETHER: &str = "1s";
+const PATIENCE_ALONE: &str = "10s";
+
+/// How often changes that others got in the way of are sent again.
+const TRIES: usize = 5;
 
 /// Where an answer goes.
-pub(super) type Answer<T> = oneshot::Sender<Result<T>>;
+pub(super) type Answer = oneshot::Sender<Result<Commit>>;
 
-/// What is to be written, and who waits for it.
+/// A change, and who waits for it.
+pub(super) type Item = (Prepared, Answer);
+
+/// What all the tasks share.
 #[derive(Debug)]
-pub(super) enum Item {
-    Change(Box<Prepared>, Answer<Commit>),
-    Append(Place, Fence, Vec<(u8, Vec<u8>)>, Answer<()>),
-    Discard(Place, Fence, Answer<()>),
-    Mark(&'static str, Vec<u8>, Answer<()>),
+pub(super) struct Writer {
+    pub(super) pool: Arc<Pool>,
+    pub(super) time: Arc<Time>,
+    /// A number of the log that was handed out: what is written later has higher ones.
+    pub(super) handed_out: AtomicU64,
 }
 
-impl Item {
-    fn size(&self) -> usize {
-        match self {
-            Self::Change(prepared, _) => prepared.packed.as_ref().map_or(0, Vec::len),
-            Self::Append(_, _, chunks, _) => chunks.iter().map(|(_, packed)| packed.len()).sum(),
-            Self::Discard(..) => 0,
-            Self::Mark(_, value, _) => value.len(),
-        }
-    }
-
-    fn fail(self, error: &StoreError) {
-        // Whoever asked may have gone.
-        match self {
-            Self::Change(_, answer) => drop(answer.send(Err(error.clone()))),
-            Self::Append(_, _, _, answer)
-            | Self::Discard(_, _, answer)
-            | Self::Mark(_, _, answer) => drop(answer.send(Err(error.clone()))),
-        }
-    }
-}
-
-/// An answer that is told once the transaction is over.
-pub(super) enum Told {
-    Commit(Answer<Commit>, Result<Commit>),
-    Unit(Answer<()>),
-}
-
-impl Told {
-    pub(super) fn tell(self) {
-        // Whoever asked may have gone.
-        match self {
-            Self::Commit(answer, commit) => drop(answer.send(commit)),
-            Self::Unit(answer) => drop(answer.send(Ok(()))),
-        }
-    }
-
-    pub(super) fn fail(self, error: &StoreError) {
-        match self {
-            Self::Commit(answer, _) => drop(answer.send(Err(error.clone()))),
-            Self::Unit(answer) => drop(answer.send(Err(error.clone()))),
-        }
-    }
-}
-
-/// Writes what comes, until nobody can ask any more.
-pub(super) async fn run(pool: Arc<Pool>, time: Arc<Time>, mut items: mpsc::Receiver<Item>) {
-    let writer = Writer { pool, time };
-    while let Some(first) = items.recv().await {
-        let mut size = first.size();
-        let mut batch = vec![first];
-        while batch.len() < GROUP_MAX && size < BATCH_BYTES_MAX {
-            let Ok(item) = items.try_recv() else { break };
-            size += item.size();
-            batch.push(item);
-        }
-        writer.write(batch).await;
-    }
-}
-
-/// A transaction that has the lock and has read what it needs.
-struct Begun {
-    connection: Connection,
-    head: Head,
-    rows: Vec<(Place, Row)>,
-}
-
-struct Writer {
-    pool: Arc<Pool>,
-    time: Arc<Time>,
-}
+/// Changes of different keys, in the order of their keys.
+type Batch = Vec<Item>;
 
 impl Writer {
-    async fn write(&self, items: Vec<Item>) {
-        let (keys, places) = subjects(&items);
-        let begun = match self.begin(&keys, &places).await {
-            Ok(begun) => begun,
-            Err(error) => {
-                items.into_iter().for_each(|item| item.fail(&error));
-                return;
-            }
-        };
-        let mut batch = Batch::new(begun.head.seq, begun.rows);
-        let answers: Vec<Told> = items
-            .into_iter()
-            .map(|item| take(&mut batch, item))
-            .collect();
-        if batch.writes_nothing() {
-            // What was read under the lock is the answer; nothing depends on how this ends.
-            end(begun.connection).await;
-            answers.into_iter().for_each(Told::tell);
-            return;
+    /// Writes changes and answers each.
+    pub(super) async fn write(self: &Arc<Self>, items: Vec<Item>) {
+        let mut waiting: BTreeMap<KeyHash, VecDeque<Item>> = BTreeMap::new();
+        for item in items {
+            let key = item.0.change.key;
+            waiting.entry(key).or_default().push_back(item);
         }
-        self.commit(begun.connection, &begun.head, batch, answers)
-            .await;
+        while !waiting.is_empty() {
+            let batch = next(&mut waiting);
+            let Some(found) = self.write_batch(batch).await else {
+                // Nobody knows yet what is stored: those who came behind ask the server.
+                continue;
+            };
+            for (key, current) in found {
+                let Some(behind) = waiting.remove(&key) else {
+                    continue;
+                };
+                let mut left = VecDeque::new();
+                for (prepared, answer) in behind {
+                    match prepared.overtaken(&current) {
+                        Some(commit) => tell_one(answer, Ok(commit)),
+                        None => left.push_back((prepared, answer)),
+                    }
+                }
+                if !left.is_empty() {
+                    waiting.insert(key, left);
+                }
+            }
+        }
     }
 
-    /// Takes the lock and reads the rows. Nothing was written when it fails, so a connection that
-    /// turns out to be lost is replaced.
-    async fn begin(&self, keys: &[Vec<u8>], places: &[i64]) -> Result<Begun> {
-        let statements = [
-            Statement::new("SELECT seq, stamp, batch FROM semel.head FOR UPDATE"),
-            Statement::new(
-                "SELECT place, key_hash, version, has_payload, stream_fence, record \
-                 FROM semel.operations WHERE key_hash = ANY($1) UNION ALL \
-                 SELECT place, key_hash, version, has_payload, stream_fence, record \
-                 FROM semel.operations WHERE place = ANY($2)",
-            )
-            .with(keys.to_vec(), Type::BYTEA_ARRAY)
-            .with(places.to_vec(), Type::INT8_ARRAY),
-            // After the lock, as the wait for it is no part of the time.
-            Statement::new(super::reader::CLOCK),
-        ];
-        loop {
-            let connection = self.pool.take().await?;
-            let client = connection.client()?;
-            let opening = async {
-                tokio::join!(biased; client.batch_execute(BEGIN), pipeline(client, &statements))
-            };
-            let read = match in_time(opening).await {
-                Ok((Ok(()), answers)) => answers
-                    .into_iter()
-                    .collect::<std::result::Result<Vec<_>, _>>(),
-                Ok((Err(error), _)) => Err(error),
-                Err(late) => {
-                    connection.give_up();
-                    return Err(late);
+    /// Writes one batch and answers it; returns what is stored under its keys now, where that is known.
+    async fn write_batch(self: &Arc<Self>, batch: Batch) -> Option<Vec<(KeyHash, Current)>> {
+        let started = Instant::now();
+        let changes: Vec<&Prepared> = batch.iter().map(|(prepared, _)| prepared).collect();
+        match self.send(&changes).await {
+            Sent::Written(written, connection) => {
+                self.learn(&written, &changes);
+                let woken = woken(&written, &changes);
+                let found = found(&written.commits, &changes);
+                let heard = written.heard;
+                answer_all(batch, written.commits);
+                if heard && !woken.is_empty() {
+                    tell(connection, &woken).await;
                 }
+                Some(found)
+            }
+            Sent::Refused(error) => {
+                let commits = changes.iter().map(|_| Err(error.clone())).collect();
+                answer_all(batch, commits);
+                None
+            }
+            Sent::InTheWay(error) if batch.len() == 1 => {
+                answer_all(batch, vec![Err(error)]);
+                None
+            }
+            Sent::InTheWay(_) => {
+                // One by one, so that only those wait who have to.
+                for item in batch {
+                    Box::pin(self.write_batch(vec![item])).await;
+                }
+                None
+            }
+            Sent::Lost(lost) => {
+                // Others hear at once that the server is gone, instead of waiting behind this.
+                let writer = Arc::clone(self);
+                tokio::spawn(async move { writer.find(lost, batch, started).await });
+                None
+            }
+        }
+    }
+
+    /// Sends a batch, again when its transaction and another one stood in each other's way.
+    async fn send(&self, changes: &[&Prepared]) -> Sent {
+        let patience = if changes.len() == 1 {
+            PATIENCE_ALONE
+        } else {
+            PATIENCE_TOGETHER
+        };
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let connection = match self.pool.take().await {
+                Ok(connection) => connection,
+                Err(error) => return Sent::Refused(error),
             };
-            let error = match read {
-                Ok(read) => {
-                    let understood = self.understand(&read);
-                    return match understood {
-                        Ok((head, rows)) => Ok(Begun {
-                            connection,
-                            head,
-                            rows,
-                        }),
-                        Err(error) => {
-                            connection.give_up();
-                            Err(error)
-                        }
+            let batch = match random() {
+                Ok(batch) => batch,
+                Err(error) => return Sent::Refused(error),
+            };
+            let lost = |error| {
+                Sent::Lost(Lost {
+                    batch,
+                    after: self.handed_out.load(Ordering::Relaxed),
+                    error,
+                })
+            };
+            let client = match connection.client() {
+                Ok(client) => client,
+                Err(error) => return Sent::Refused(error),
+            };
+            let call = Call { batch, patience };
+            let error = match in_time(apply(client, call, changes)).await {
+                Ok(Ok(rows)) => {
+                    return match written(&rows, changes) {
+                        Ok(written) => Sent::Written(written, connection),
+                        Err(error) => Sent::Refused(error),
                     };
                 }
-                Err(error) => error,
+                Ok(Err(error)) => error,
+                Err(late) => {
+                    connection.give_up();
+                    return lost(late.to_string());
+                }
             };
-            let again = connection.reused && is_lost(&error);
-            connection.give_up();
-            if !again {
-                return Err(failed("write to the ledger", &error));
-            }
-            self.pool.forget_idle();
-        }
-    }
-
-    fn understand(&self, read: &[Vec<tokio_postgres::Row>]) -> Result<(Head, Vec<(Place, Row)>)> {
-        let (Some(head), Some(rows), Some(clock)) = (
-            read.first().and_then(|rows| rows.first()),
-            read.get(1),
-            read.get(2),
-        ) else {
-            return Err(StoreError::Corrupt("`semel.head` has no row".to_owned()));
-        };
-        let head = head_of(head)?;
-        if let Some(clock) = clock.first() {
-            let at = semel_core::Timestamp(column(clock, 0)?);
-            self.time.hear(head.seq, head.stamp, at);
-        }
-        let rows = rows.iter().map(row_of).collect::<Result<Vec<_>>>()?;
-        Ok((head, rows))
-    }
-
-    async fn commit(
-        &self,
-        connection: Connection,
-        head: &Head,
-        mut batch: Batch,
-        answers: Vec<Told>,
-    ) {
-        let refuse = |answers: Vec<Told>, error: &StoreError| {
-            answers.into_iter().for_each(|answer| answer.fail(error));
-        };
-        let mut id = [0; 16];
-        if let Err(error) = getrandom::fill(&mut id) {
-            connection.give_up();
-            let text = format!("the system gives no randomness: {error}");
-            return refuse(answers, &StoreError::Unavailable(text));
-        }
-        let stamp: Stamp = self.time.stamp();
-        let seq = batch.seq();
-        let first = (seq > head.seq).then_some(head.seq + 1);
-        // A time is stored with the log only: marks alone say nothing about it.
-        let stored = match (first, &head.stamp) {
-            (None, before) => *before,
-            (Some(_), _) => Some(stamp),
-        };
-        let mut statements = writes(&mut batch, &id);
-        statements.push(
-            Statement::new("UPDATE semel.head SET seq = $1, stamp = $2, batch = $3")
-                .with(seq.cast_signed(), Type::INT8)
-                .with(
-                    stored.map(|stamp| write_stamp(&stamp).to_vec()),
-                    Type::BYTEA,
-                )
-                .with(id.to_vec(), Type::BYTEA),
-        );
-        statements.extend(tell(&batch.woken));
-        statements.push(Statement::new("COMMIT"));
-        let client = match connection.client() {
-            Ok(client) => client,
-            Err(error) => return refuse(answers, &error),
-        };
-        let ended = in_time(pipeline(client, &statements)).await;
-        let fate = match ended {
-            Ok(results) => judge(results),
-            Err(late) => Fate::Unknown(late.to_string()),
-        };
-        match fate {
-            Fate::Committed => {
-                if first.is_some() {
-                    self.time.stored(seq, stamp);
+            match stopped_by(&error) {
+                Stopped::Connection => {
+                    connection.give_up();
+                    self.pool.forget_idle();
+                    return lost(told(&error));
                 }
-                drop(connection);
-                answers.into_iter().for_each(Told::tell);
-            }
-            Fate::Refused(error) => {
-                connection.give_up();
-                refuse(answers, &error);
-            }
-            Fate::Unknown(error) => {
-                connection.give_up();
-                self.pool.forget_idle();
-                let lost = Lost {
-                    pool: Arc::clone(&self.pool),
-                    id,
-                    before: head.batch.clone(),
-                    first,
-                    answers,
-                    error,
-                };
-                // Others hear at once that the server is gone, instead of waiting behind this.
-                tokio::spawn(lost.find());
-            }
-        }
-    }
-}
-
-/// Ends a transaction that wrote nothing.
-async fn end(connection: Connection) {
-    let ended = match connection.client() {
-        Ok(client) => in_time(client.batch_execute("ROLLBACK")).await,
-        Err(error) => Err(error),
-    };
-    if !matches!(ended, Ok(Ok(()))) {
-        connection.give_up();
-    }
-}
-
-/// Which keys and places a batch is about.
-fn subjects(items: &[Item]) -> (Vec<Vec<u8>>, Vec<i64>) {
-    let (mut keys, mut places): (Vec<KeyHash>, Vec<i64>) = (vec![], vec![]);
-    for item in items {
-        match item {
-            Item::Change(prepared, _) => {
-                let change = &prepared.change;
-                keys.push(change.key);
-                if let Expected::Version(place, _) = change.expected {
-                    places.push(number(place));
+                Stopped::Others if tries < TRIES => {}
+                Stopped::Others | Stopped::Patience => {
+                    return Sent::InTheWay(failed("write to the ledger", &error));
                 }
-                places.extend(change.guard.map(|guard| number(guard.place)));
+                Stopped::Refusal => return Sent::Refused(failed("write to the ledger", &error)),
             }
-            Item::Discard(place, ..) => places.push(number(*place)),
-            Item::Append(..) | Item::Mark(..) => {}
         }
     }
-    keys.sort_unstable();
-    keys.dedup();
-    places.sort_unstable();
-    places.dedup();
-    (
-        keys.into_iter().map(|key| key.0.0.to_vec()).collect(),
-        places,
-    )
+
+    /// Learns what the answer to a batch tells.
+    fn learn(&self, written: &Written, changes: &[&Prepared]) {
+        self.time.hear(written.clock);
+        for (commit, prepared) in written.commits.iter().zip(changes) {
+            if let Ok(Commit::Done(current)) = commit {
+                self.time.stored(prepared.change.entry.at);
+                if let Current::Stored(stored) = current {
+                    self.handed_out.fetch_max(stored.place.0, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Finds out what became of a batch whose answer was lost, and answers it. When it was not written
+    /// it is sent once more.
+    async fn find(self: Arc<Self>, lost: Lost, batch: Batch, started: Instant) {
+        let changes: Vec<&Prepared> = batch.iter().map(|(prepared, _)| prepared).collect();
+        let commits = match lost.find(&self.pool, &self.time, &changes).await {
+            fate::Found::Written(commits) => commits,
+            fate::Found::Nothing if started.elapsed() < RETRY_WITHIN => {
+                match self.send(&changes).await {
+                    Sent::Written(written, _) => {
+                        self.learn(&written, &changes);
+                        written.commits
+                    }
+                    Sent::Refused(error) | Sent::InTheWay(error) => {
+                        changes.iter().map(|_| Err(error.clone())).collect()
+                    }
+                    Sent::Lost(lost) => {
+                        let error = StoreError::Unknown(lost.error);
+                        changes.iter().map(|_| Err(error.clone())).collect()
+                    }
+                }
+            }
+            fate::Found::Nothing => {
+                let error = StoreError::Unavailable(format!(
+                    "the connection to PostgreSQL was lost before COMMIT: {}",
+                    lost.error
+                ));
+                changes.iter().map(|_| Err(error.clone())).collect()
+            }
+            fate::Found::Unknown => {
+                let error = StoreError::Unknown(lost.error);
+                changes.iter().map(|_| Err(error.clone())).collect()
+            }
+        };
+        answer_all(batch, commits);
+    }
 }
 
-fn row_of(row: &tokio_postgres::Row) -> Result<(Place, Row)> {
-    let place = Place(column::<i64>(row, 0)?.cast_unsigned());
-    let key: Vec<u8> = column(row, 1)?;
-    let key = key.try_into().map_err(|_| {
-        StoreError::Corrupt(format!(
-            "the key's hash of record {} cannot be read",
-            place.0
-        ))
+/// How sending a batch ended.
+enum Sent {
+    Written(Written, Connection),
+    /// Nothing was written.
+    Refused(StoreError),
+    /// Nothing was written, as others hold what some change is about.
+    InTheWay(StoreError),
+    Lost(Lost),
+}
+
+/// What a failed batch was stopped by. All but a lost connection prove that nothing was written.
+enum Stopped {
+    Connection,
+    /// A deadlock or a conflict with another transaction: it may work at once.
+    Others,
+    /// Others held a row for too long.
+    Patience,
+    Refusal,
+}
+
+fn stopped_by(error: &Error) -> Stopped {
+    match error.code() {
+        None => Stopped::Connection,
+        Some(code) => match code {
+            &SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE => {
+                Stopped::Others
+            }
+            &SqlState::LOCK_NOT_AVAILABLE => Stopped::Patience,
+            // The server may have said so while it was committing.
+            &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN => Stopped::Connection,
+            _ => Stopped::Refusal,
+        },
+    }
+}
+
+/// Takes the first change of each key, as many as go together.
+fn next(waiting: &mut BTreeMap<KeyHash, VecDeque<Item>>) -> Batch {
+    let (mut batch, mut size) = (vec![], 0);
+    let keys: Vec<KeyHash> = waiting.keys().copied().collect();
+    for key in keys {
+        if size >= BATCH_BYTES_MAX {
+            break;
+        }
+        let Some(items) = waiting.get_mut(&key) else {
+            continue;
+        };
+        if let Some(item) = items.pop_front() {
+            size += item.0.size();
+            batch.push(item);
+        }
+        if items.is_empty() {
+            waiting.remove(&key);
+        }
+    }
+    batch
+}
+
+fn random() -> Result<i64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        StoreError::Unavailable(format!("the system gives no randomness: {error}"))
     })?;
-    let stream: Option<i64> = column(row, 4)?;
-    let held = match (column::<bool>(row, 3)?, stream) {
-        (true, _) => Held::Packed,
-        (false, Some(fence)) => Held::Stream(Fence(fence.cast_unsigned())),
-        (false, None) => Held::Nowhere,
-    };
-    let row = Row {
-        key: KeyHash(Digest(key)),
-        version: Version(column::<i64>(row, 2)?.cast_unsigned()),
-        held,
-        record: Content::Read(column(row, 5)?),
-    };
-    Ok((place, row))
+    Ok(i64::from_le_bytes(bytes))
 }
 
-fn take(batch: &mut Batch, item: Item) -> Told {
-    match item {
-        Item::Change(prepared, answer) => Told::Commit(answer, batch.apply(*prepared)),
-        Item::Append(place, fence, chunks, answer) => {
-            batch
-                .streams
-                .push(StreamWrite::Append(place, fence, chunks));
-            Told::Unit(answer)
-        }
-        Item::Discard(place, fence, answer) => {
-            batch.discard(place, fence);
-            Told::Unit(answer)
-        }
-        Item::Mark(name, value, answer) => {
-            batch.marks.insert(name, value);
-            Told::Unit(answer)
-        }
+/// Returns the keys whose waiters may have something to see: nobody waits for an operation to run.
+fn woken(written: &Written, changes: &[&Prepared]) -> Vec<KeyHash> {
+    let rests = |prepared: &Prepared| {
+        let next = prepared.change.next.as_ref();
+        next.map(|next| next.kind()) != Some(StateKind::Running)
+    };
+    let done = written.commits.iter().zip(changes);
+    done.filter(|(commit, prepared)| matches!(commit, Ok(Commit::Done(_))) && rests(prepared))
+        .map(|(_, prepared)| prepared.change.key)
+        .collect()
+}
+
+fn found(commits: &[Result<Commit>], changes: &[&Prepared]) -> Vec<(KeyHash, Current)> {
+    let known = commits
+        .iter()
+        .zip(changes)
+        .filter_map(|(commit, prepared)| match commit {
+            Ok(Commit::Done(current) | Commit::Conflict(current)) => {
+                Some((prepared.change.key, current.clone()))
+            }
+            Ok(Commit::GuardChanged) | Err(_) => None,
+        });
+    known.collect()
+}
+
+fn answer_all(batch: Batch, commits: Vec<Result<Commit>>) {
+    for ((_, answer), commit) in batch.into_iter().zip(commits) {
+        tell_one(answer, commit);
     }
+}
+
+fn tell_one(answer: Answer, commit: Result<Commit>) {
+    // Whoever asked may have gone.
+    drop(answer.send(commit));
 }
