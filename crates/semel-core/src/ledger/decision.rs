@@ -29,6 +29,21 @@ pub struct Write {
     pub after: Vec<Action>,
 }
 
+impl Write {
+    /// Says whether it settles an operation that was not settled before: only then may an effect be
+    /// committed together with it. A report that is merely kept, as evidence or as a contradiction,
+    /// would let the effect happen beside another one.
+    #[must_use]
+    pub fn settles(&self, before: Option<&Record>) -> bool {
+        let is_settled = |record: &Record| {
+            let operation = record.operation();
+            operation.is_some_and(|operation| operation.settled().is_some())
+        };
+        let reported = matches!(self.reply, Reply::Reported(reported) if !reported.conflict);
+        reported && !before.is_some_and(is_settled) && self.next.as_ref().is_some_and(is_settled)
+    }
+}
+
 /// What the caller is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {

@@ -88,6 +88,15 @@ pub(crate) struct Applied {
     pub(crate) at: Timestamp,
 }
 
+/// A report that settles, before it is committed.
+#[derive(Debug)]
+pub(crate) struct Settling {
+    pub(crate) change: Change,
+    pub(crate) reply: Reply,
+    pub(crate) after: Vec<Action>,
+    pub(crate) at: Timestamp,
+}
+
 /// What a command was decided on.
 enum Basis {
     /// Something that was read.
@@ -195,6 +204,35 @@ impl Ledger {
         Err(StoreError::Unavailable(crowd).into())
     }
 
+    /// Decides a report that is to be committed together with its effect: what does not settle the
+    /// operation is refused, and the effect with it.
+    pub(crate) fn settle_with_effect(
+        &self,
+        subject: &Subject,
+        current: &Current,
+        command: &Command,
+        brought: &Brought,
+        now: Timestamp,
+    ) -> Result<Settling> {
+        let record = current.record();
+        match (self.rules)(record, command, now) {
+            Ok(Decision::Write(write)) if write.settles(record) => {
+                let made = change(subject, current, command, *write, brought, None, now);
+                let (change, reply, after) = made;
+                Ok(Settling {
+                    change,
+                    reply,
+                    after,
+                    at: now,
+                })
+            }
+            Ok(Decision::Write(_) | Decision::Answer(_)) => {
+                Err(subject.refused(Rejection::Fenced, current))
+            }
+            Err(rejection) => Err(subject.refused(rejection, current)),
+        }
+    }
+
     /// Adds to a Begin what can be seen of the present holder, where the clock alone would doubt it.
     pub(crate) fn seen_alive(
         &self,
@@ -246,7 +284,7 @@ impl Ledger {
         }
     }
 
-    fn dispatch(&self, subject: &Subject, after: &[Action]) {
+    pub(crate) fn dispatch(&self, subject: &Subject, after: &[Action]) {
         for action in after {
             match action {
                 Action::Wake => self.waiters.wake(&subject.hash),

@@ -15,6 +15,8 @@ mod renew;
 mod replays;
 mod request;
 mod sweep;
+#[cfg(feature = "postgres")]
+mod transaction;
 mod verify;
 mod wait;
 

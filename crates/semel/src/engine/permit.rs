@@ -102,6 +102,15 @@ impl Permit {
         self
     }
 
+    pub(super) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+
+    /// From now on dropping it reports nothing.
+    pub(super) fn set_ended(&mut self) {
+        self.ended = true;
+    }
+
     /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &Key {
@@ -313,7 +322,7 @@ impl Permit {
     }
 }
 
-fn to_json<T: Serialize + ?Sized>(data: &T) -> Result<Vec<u8>> {
+pub(super) fn to_json<T: Serialize + ?Sized>(data: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(data).map_err(|error| {
         Error::InvalidInput(format!("the answer cannot be written as JSON: {error}"))
     })
@@ -375,12 +384,17 @@ impl Held {
         }
     }
 
-    fn stop_renewing(&self) {
+    pub(super) fn stop_renewing(&self) {
         let mut state = self.lock();
         state.renewable = false;
         if let Some(renewal) = state.renewal.take() {
             self.inner.renewals.remove(renewal);
         }
+    }
+
+    /// What is known of the record.
+    pub(super) fn current(&self) -> Current {
+        self.lock().current.clone()
     }
 
     fn place(&self) -> Result<Place> {
@@ -423,7 +437,7 @@ impl Held {
     }
 
     async fn apply(&self, command: &Command, brought: &Brought) -> Result<Applied> {
-        let assumed = self.lock().current.clone();
+        let assumed = self.current();
         self.inner
             .ledger
             .apply(&self.subject, Some(assumed), command, brought)
@@ -431,7 +445,11 @@ impl Held {
     }
 
     /// Reports a verdict, again and again while the lease lasts if the store fails.
-    async fn report(self: Arc<Self>, verdict: Verdict, payload: Option<Bytes>) -> Result<Receipt> {
+    pub(super) async fn report(
+        self: Arc<Self>,
+        verdict: Verdict,
+        payload: Option<Bytes>,
+    ) -> Result<Receipt> {
         let command = Command::Settle(Settle {
             attempt: self.attempt.clone(),
             fence: self.fence,
@@ -490,7 +508,7 @@ impl Held {
     }
 
     /// Answers from what the store said, never from what this process holds in memory.
-    async fn receipt(&self, applied: &Applied, brought: &Brought) -> Result<Receipt> {
+    pub(super) async fn receipt(&self, applied: &Applied, brought: &Brought) -> Result<Receipt> {
         let (conflict, repeated) = match &applied.reply {
             Reply::Reported(reported) => (reported.conflict, reported.repeated),
             _ => (false, false),
@@ -507,7 +525,7 @@ impl Held {
     }
 
     /// A refused report is answered with the stored outcome, if there is one.
-    async fn fenced(&self, error: Error) -> Result<Receipt> {
+    pub(super) async fn fenced(&self, error: Error) -> Result<Receipt> {
         let Error::Refused(refusal) = &error else {
             return Err(error);
         };

@@ -136,6 +136,14 @@ impl Request {
         self
     }
 
+    /// Says that the effect will be committed together with its report, by
+    /// [`Permit::commit`](crate::Permit::commit). Then an attempt that was not heard of again did
+    /// nothing, or can no longer commit: a doubt is retried, however late.
+    #[must_use]
+    pub fn transactional(self) -> Self {
+        self.on_doubt(OnDoubt::Retry).retry_within(Duration::MAX)
+    }
+
     /// Lets the world settle before a probe looks.
     #[must_use]
     pub fn settle_delay(mut self, delay: Duration) -> Self {

@@ -110,6 +110,13 @@ pub trait Store: Send + Sync + Debug {
         Box::pin(async { Ok(None) })
     }
 
+    /// Returns the store if it is in PostgreSQL, where a transaction of the caller's own can settle.
+    #[cfg(feature = "postgres")]
+    #[doc(hidden)]
+    fn as_postgres(&self) -> Option<&postgres::PostgresStore> {
+        None
+    }
+
     /// Returns a directory beside the store where notes of unstored outcomes can wait.
     fn notes(&self) -> Option<PathBuf>;
 

@@ -11,6 +11,7 @@ mod pool;
 mod reader;
 mod schema;
 mod time;
+mod transaction;
 mod writer;
 
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ use self::log::Horizon;
 use self::pool::{Parameter, Pool};
 use self::schema::Opened;
 use self::time::Time;
+pub(crate) use self::transaction::{Ended, Settled};
 use self::writer::{Item, Writer};
 use super::bytes::{pack, read_progress, read_stamp, write_progress, write_stamp};
 use super::{
@@ -56,6 +58,7 @@ const PROGRESS: &str = "sweep-progress";
 pub struct PostgresStore {
     pool: Arc<Pool>,
     time: Arc<Time>,
+    writer: Arc<Writer>,
     changes: Gate<Item>,
     loads: Gate<Load>,
     horizon: Horizon,
@@ -107,8 +110,9 @@ impl PostgresStore {
             time: Arc::clone(&time),
             handed_out: AtomicU64::new(handed_out),
         });
+        let writing = Arc::clone(&writer);
         let changes = Gate::open(WRITERS, move |items| {
-            let writer = Arc::clone(&writer);
+            let writer = Arc::clone(&writing);
             async move { writer.write(items).await }
         });
         let (loading, at) = (Arc::clone(&pool), Arc::clone(&time));
@@ -118,6 +122,7 @@ impl PostgresStore {
         let store = Self {
             pool,
             time,
+            writer,
             changes,
             loads,
             horizon: Horizon::default(),
@@ -293,6 +298,10 @@ impl Store for PostgresStore {
 
     fn listen(&self) -> Pending<'_, Result<Option<mpsc::Receiver<KeyHash>>>> {
         Box::pin(async { listen::listen(self.pool.config()).await.map(Some) })
+    }
+
+    fn as_postgres(&self) -> Option<&PostgresStore> {
+        Some(self)
     }
 
     fn notes(&self) -> Option<PathBuf> {

@@ -30,7 +30,7 @@ const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How long a batch waits for others who change the same operations, and how long a single change does:
 /// one that is held up must not hold up the others.
 const PATIENCE_TOGETHER: &str = "1s";
-const PATIENCE_ALONE: &str = "10s";
+pub(super) const PATIENCE_ALONE: &str = "10s";
 
 /// How often changes that others got in the way of are sent again.
 const TRIES: usize = 5;
@@ -185,7 +185,7 @@ impl Writer {
     }
 
     /// Learns what the answer to a batch tells.
-    fn learn(&self, written: &Written, changes: &[&Prepared]) {
+    pub(super) fn learn(&self, written: &Written, changes: &[&Prepared]) {
         self.time.hear(written.clock);
         for (commit, prepared) in written.commits.iter().zip(changes) {
             if let Ok(Commit::Done(current)) = commit {
@@ -291,7 +291,7 @@ fn next(waiting: &mut BTreeMap<KeyHash, VecDeque<Item>>) -> Batch {
     batch
 }
 
-fn random() -> Result<i64> {
+pub(super) fn random() -> Result<i64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| {
         StoreError::Unavailable(format!("the system gives no randomness: {error}"))
@@ -300,7 +300,7 @@ fn random() -> Result<i64> {
 }
 
 /// Returns the keys whose waiters may have something to see: nobody waits for an operation to run.
-fn woken(written: &Written, changes: &[&Prepared]) -> Vec<KeyHash> {
+pub(super) fn woken(written: &Written, changes: &[&Prepared]) -> Vec<KeyHash> {
     let rests = |prepared: &Prepared| {
         let next = prepared.change.next.as_ref();
         next.map(|next| next.kind()) != Some(StateKind::Running)

@@ -145,6 +145,8 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
     PERFORM set_config('lock_timeout', a_patience, true);
+    -- A node that was stopped in the middle of a transaction must not hold the others up.
+    PERFORM set_config('idle_in_transaction_session_timeout', '5s', true);
     -- Whoever reads the log waits for the transactions that hold such a lock, and whoever lost the answer
     -- to this one waits for this one. It is taken before any number is.
     PERFORM pg_advisory_xact_lock(1936026988, (a_batch & 2147483647)::integer);
