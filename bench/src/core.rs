@@ -41,8 +41,8 @@ pub(crate) struct Row {
 }
 
 /// The parts of the measured time that are spent on warming up and on replays.
-const WARM_UP: u32 = 4;
-const REPLAYS: u32 = 2;
+pub(crate) const WARM_UP: u32 = 4;
+pub(crate) const REPLAYS: u32 = 2;
 
 pub(crate) fn run(scratch: &Scratch, plan: &Plan) -> Result<Vec<Row>> {
     let mut rows = vec![];
@@ -154,7 +154,7 @@ impl Figures {
 }
 
 /// Returns the middle one, or the mean of the two in the middle.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.as_slice() {

@@ -40,7 +40,7 @@ impl Point {
 }
 
 /// Returns at how many keys to look: 0, 100,000, 500,000 and so on, and at the end.
-fn steps(keys: u64) -> Vec<u64> {
+pub(crate) fn steps(keys: u64) -> Vec<u64> {
     let mut steps = vec![0];
     let (mut decade, mut factors) = (100_000_u64, [1, 5].as_slice());
     while decade < keys {

@@ -44,6 +44,26 @@ impl Histogram {
         self.total
     }
 
+    /// Writes it down for another process: the buckets that are not empty.
+    pub(crate) fn to_text(&self) -> String {
+        let counts = self.counts.iter().enumerate();
+        let used = counts.filter(|(_, count)| **count > 0);
+        let words: Vec<_> = used.map(|(at, count)| format!("{at}:{count}")).collect();
+        words.join(",")
+    }
+
+    /// Reads what another process wrote down.
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let mut read = Self::new();
+        for word in text.split_terminator(',') {
+            let (at, count) = word.split_once(':')?;
+            let count: u32 = count.parse().ok()?;
+            *read.counts.get_mut(at.parse::<usize>().ok()?)? += count;
+            read.total += u64::from(count);
+        }
+        Some(read)
+    }
+
     /// Returns the duration that this share of the counted ones did not exceed, in microseconds;
     /// zero when nothing was counted.
     #[expect(
@@ -127,6 +147,20 @@ mod tests {
         for (share, expected) in [(0.5, 500.0), (0.99, 990.0), (1.0, 1_000.0), (0.0, 1.0)] {
             let found = all.percentile_us(share);
             assert!((found / expected - 1.0).abs() < 0.02, "{share}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_histogram_can_be_handed_over() {
+        let mut told = Histogram::new();
+        for micros in [1, 1, 700, 2_000_000] {
+            told.record(Duration::from_micros(micros));
+        }
+        let heard = Histogram::from_text(&told.to_text()).unwrap();
+        assert_eq!((heard.counts, heard.total), (told.counts, told.total));
+        assert_eq!(Histogram::from_text("").unwrap().total(), 0);
+        for wrong in ["1", "1:x", "999999:1", "1:1 2:2"] {
+            assert!(Histogram::from_text(wrong).is_none(), "{wrong}");
         }
     }
 

@@ -29,6 +29,19 @@ impl Keys {
         })
     }
 
+    /// Returns the keys that another process has written.
+    pub(crate) const fn written(seed: u64, taken: u64) -> Self {
+        Self {
+            seed,
+            next: AtomicU64::new(taken),
+        }
+    }
+
+    /// What the keys are made from.
+    pub(crate) const fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Takes the number of a key that nobody has had.
     pub(crate) fn take(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
@@ -113,6 +126,9 @@ mod tests {
         }
         assert_eq!(keys.taken(), 10_000);
         assert_ne!(keys.key(0), Keys::new().unwrap().key(0));
+        let elsewhere = Keys::written(keys.seed(), keys.taken());
+        assert_eq!(elsewhere.key(9_999), keys.key(9_999));
+        assert_eq!(elsewhere.taken(), 10_000);
     }
 
     #[test]

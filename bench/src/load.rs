@@ -13,7 +13,7 @@ use crate::histogram::Histogram;
 use crate::keys::{Dice, Keys};
 
 /// The threads that the callers share, whatever the engine.
-const WORKERS: usize = 2;
+pub(crate) const WORKERS: usize = 2;
 
 /// One replay in so many is compared with what was stored, so that comparing costs nothing.
 const CHECKED_EVERY: u64 = 64;

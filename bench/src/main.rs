@@ -1,4 +1,4 @@
-//! Measures Semel beside the raw disk and beside what one would write first, in one run.
+//! Measures Semel beside what it stands on and beside what one would write first, in one run.
 
 mod core;
 mod curve;
@@ -8,6 +8,7 @@ mod histogram;
 mod keys;
 mod load;
 mod machine;
+mod postgres;
 mod progress;
 mod report;
 mod run;
@@ -42,6 +43,12 @@ enum Command {
         after_help = "Example:\n  cargo build --release && cargo run --release -p semel-bench -- run"
     )]
     Run(RunArguments),
+    /// Measures the ledger on PostgreSQL beside pgbench with the obvious table
+    #[command(after_help = POSTGRES_EXAMPLES)]
+    Postgres(PostgresArguments),
+    /// Is a node that `postgres` measures
+    #[command(name = postgres::node::COMMAND, hide = true)]
+    Node { url: String },
 }
 
 const EXAMPLES: &str = "\
@@ -55,6 +62,21 @@ Examples:
   cargo run --release -p semel-bench -- core --json --dir /var/tmp
   cargo run --release -p semel-bench -- core --callers 64 --only semel --seconds 10
   cargo run --release -p semel-bench -- core --keys 5000000";
+
+const POSTGRES_EXAMPLES: &str = "\
+The server is a private one, started in a new directory and removed at the end. A cycle claims a
+fresh random key and settles it with a 256-byte result. pgbench does it as one would first write
+it: INSERT … ON CONFLICT DO NOTHING, then UPDATE, in two transactions, with prepared statements
+and a connection for each caller. A replay begins a settled key, which pgbench does by reading its
+row. Each figure is the median of the rounds; in each round the engines take turns.
+
+With `--keys`, both are filled, and the speed of 64 callers is measured at growing sizes.
+
+Examples:
+  cargo run --release -p semel-bench -- postgres
+  cargo run --release -p semel-bench -- postgres --json --dir /var/tmp
+  cargo run --release -p semel-bench -- postgres --callers 64 --only pgbench,semel --seconds 10
+  cargo run --release -p semel-bench -- postgres --keys 10000000";
 
 #[derive(Debug, Args)]
 struct RunArguments {
@@ -112,6 +134,43 @@ struct CoreArguments {
     keys: Option<u64>,
 }
 
+#[derive(Debug, Args)]
+struct PostgresArguments {
+    /// Prints JSON for programs instead of tables for people
+    #[arg(long)]
+    json: bool,
+
+    /// Works in a new directory here, on a real disk [default: beside this program]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+
+    /// The directory of PostgreSQL's programs [default: the newest in /usr/lib/postgresql]
+    #[arg(long, value_name = "PATH")]
+    programs: Option<PathBuf>,
+
+    /// Measures cycles for this long each time, after a quarter of it to warm up
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = seconds)]
+    seconds: Duration,
+
+    /// Takes the median of this many rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+
+    /// Measures with these numbers of concurrent callers
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64,256",
+          value_parser = clap::value_parser!(u32).range(1..=postgres::server::CALLERS_MAX))]
+    callers: Vec<u32>,
+
+    /// Measures only these engines
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<postgres::Name>,
+
+    /// Fills both with this many keys and shows how their speed changes on the way
+    #[arg(long, value_name = "N", conflicts_with_all = ["only", "rounds", "callers"],
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    keys: Option<u64>,
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
@@ -137,6 +196,8 @@ fn main() -> ExitCode {
     let measured = match arguments.command {
         Command::Core(core) => measure_core(&core),
         Command::Run(run) => measure_run(&run),
+        Command::Postgres(postgres) => measure_postgres(&postgres),
+        Command::Node { url } => postgres::node::serve(&url).map(|()| String::new()),
     };
     match measured.and_then(|text| print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -192,6 +253,37 @@ fn measure_core(arguments: &CoreArguments) -> Result<String> {
         }
     };
     Ok(text)
+}
+
+fn measure_postgres(arguments: &PostgresArguments) -> Result<String> {
+    let scratch = disk::Scratch::make(arguments.dir.as_deref())?;
+    let server = postgres::server::Server::start(&scratch, arguments.programs.as_deref())?;
+    let watch = machine::Watch::with_server(server.process()?);
+    let version = server.version()?;
+    let conditions = || {
+        let (others, path) = (watch.others(), scratch.path().display());
+        format!("PostgreSQL {version}; {others}, in {path}")
+    };
+    if let Some(keys) = arguments.keys {
+        let curve = postgres::curve::run(&server, arguments.seconds, keys)?;
+        return Ok(if arguments.json {
+            report::postgres::curve_json(&curve, &version)
+        } else {
+            report::postgres::curve_table(&curve, &conditions())
+        });
+    }
+    let plan = postgres::Plan {
+        seconds: arguments.seconds,
+        rounds: arguments.rounds,
+        callers: arguments.callers.clone(),
+        engines: postgres::chosen(&arguments.only),
+    };
+    let rows = postgres::run(&server, &plan)?;
+    Ok(if arguments.json {
+        report::postgres::json(&rows, &version)
+    } else {
+        report::postgres::table(&rows, &conditions())
+    })
 }
 
 fn print(text: &str) -> Result<()> {

@@ -12,8 +12,11 @@ fn bench(arguments: &[&str]) -> Output {
 
 /// Runs with the build's own directory as the disk.
 fn core(arguments: &[&str]) -> Output {
-    let directory = env!("CARGO_TARGET_TMPDIR");
-    let output = bench(&[&["core", "--dir", directory], arguments].concat());
+    on_disk("core", env!("CARGO_TARGET_TMPDIR"), arguments)
+}
+
+fn on_disk(command: &str, directory: &str, arguments: &[&str]) -> Output {
+    let output = bench(&[&[command, "--dir", directory], arguments].concat());
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     assert!(errors.is_empty(), "progress is for terminals: {errors}");
@@ -103,12 +106,73 @@ fn nothing_is_left_behind() {
 }
 
 #[test]
+fn postgres_prints_one_row_per_engine_and_leaves_nothing_behind() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // The server's user must be able to pass.
+    let passable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), passable).unwrap();
+    let path = directory.path().to_str().unwrap();
+    let short = ["--json", "--seconds", "0.05"];
+    let once = ["--rounds", "1", "--callers", "1,2"];
+    let output = on_disk("postgres", path, &[&short[..], &once].concat());
+    let parsed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = parsed["rows"].as_array().unwrap();
+    let names: Vec<_> = rows
+        .iter()
+        .map(|row| row["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["pgbench", "semel", "pgbench", "semel", "semel-2-nodes"]
+    );
+    for row in rows {
+        for figure in [
+            "cycles_per_s",
+            "p50_us",
+            "p99_us",
+            "replays_per_s",
+            "disk_bytes_per_key",
+            "wal_bytes_per_cycle",
+        ] {
+            assert!(row[figure].as_f64().unwrap() > 0.0, "{figure} of {row}");
+        }
+    }
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn the_postgres_curve_ends_with_the_wanted_number_of_keys() {
+    let directory = env!("CARGO_TARGET_TMPDIR");
+    let arguments = ["--json", "--seconds", "0.05", "--keys", "500"];
+    let output = on_disk("postgres", directory, &arguments);
+    let parsed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let points = parsed["curve"].as_array().unwrap();
+    assert_eq!(points.len(), 2);
+    assert_eq!(points[1]["keys"], 500);
+    for name in ["pgbench", "semel"] {
+        assert!(parsed["last_of_first"][name].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn a_missing_server_is_an_error_with_its_name() {
+    let directory = env!("CARGO_TARGET_TMPDIR");
+    let output = bench(&["postgres", "--dir", directory, "--programs", directory]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("initdb is not installed"), "{errors}");
+    assert!(errors.contains("hint:"), "{errors}");
+}
+
+#[test]
 fn wrong_command_lines_exit_64() {
     for wrong in [
         ["core", "--callers", "0"],
         ["core", "--seconds", "never"],
         ["core", "--only", "redis"],
         ["core", "--keys", "-1"],
+        ["postgres", "--only", "naive-sqlite"],
+        ["postgres", "--callers", "281"],
         ["cores", "--json", "--json"],
     ] {
         let output = bench(&wrong);

@@ -1,4 +1,4 @@
-//! The ledger itself: the engine that people use, on its embedded store, with its defaults.
+//! The ledger itself: the engine that people use, with its defaults.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +16,12 @@ pub(crate) struct Semel {
 const FILE: &str = "semel.db";
 
 impl Semel {
+    /// Opens the store at a URL.
+    pub(crate) async fn at(url: &str) -> Result<Self> {
+        let engine = Engine::open(url).await?;
+        Ok(Self { engine })
+    }
+
     async fn begin(&self, key: &Key) -> Result<Admission> {
         let key = std::str::from_utf8(key).context("keys are hexadecimal digits")?;
         let request = Request::new("bench", semel::Key::new(key)?);
@@ -28,8 +34,7 @@ impl Contender for Semel {
 
     async fn open(directory: &Path) -> Result<Self> {
         let url = format!("sqlite:{}", directory.join(FILE).display());
-        let engine = Engine::open(&url).await?;
-        Ok(Self { engine })
+        Self::at(&url).await
     }
 
     async fn cycle(&self, key: Key, result: Vec<u8>) -> Result<()> {

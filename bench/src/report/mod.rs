@@ -1,5 +1,7 @@
 //! The result, for people and for programs.
 
+pub(crate) mod postgres;
+
 use serde_json::json;
 
 use crate::core::{Figures, Row};
@@ -220,25 +222,30 @@ fn aim_lines(rows: &[Row]) -> Vec<Vec<String>> {
         ),
     ];
     let mut lines = vec![head(&["aim", "wanted", "reached", ""])];
-    lines.extend(aims.into_iter().filter_map(|(what, bound, reached)| {
-        let reached = reached?;
-        let (sign, limit) = match bound {
-            Bound::AtLeast(limit) => ('≥', limit),
-            Bound::AtMost(limit) => ('≤', limit),
-        };
-        let met = if bound.holds(reached) {
-            "met"
-        } else {
-            "missed"
-        };
-        Some(vec![
-            what.to_owned(),
-            format!("{sign} {}", figure(limit)),
-            figure(reached),
-            met.to_owned(),
-        ])
-    }));
+    let reached = aims
+        .into_iter()
+        .filter_map(|(what, bound, reached)| Some((what, bound, reached?)));
+    lines.extend(reached.map(|(what, bound, reached)| aim_line(what, bound, reached)));
     lines
+}
+
+/// An aim beside what was reached.
+fn aim_line(what: &str, bound: Bound, reached: f64) -> Vec<String> {
+    let (sign, limit) = match bound {
+        Bound::AtLeast(limit) => ('≥', limit),
+        Bound::AtMost(limit) => ('≤', limit),
+    };
+    let met = if bound.holds(reached) {
+        "met"
+    } else {
+        "missed"
+    };
+    vec![
+        what.to_owned(),
+        format!("{sign} {}", figure(limit)),
+        figure(reached),
+        met.to_owned(),
+    ]
 }
 
 fn figure(value: f64) -> String {
