@@ -18,6 +18,9 @@ use crate::store::{
 /// The last moment that a readable column shows, in the year 9999: the record has the true one.
 const SHOWN_MAX: i64 = 253_402_300_799_000_000;
 
+/// From how many changes on a statement for all of them is faster than one for each.
+const MANY: usize = 4;
+
 /// A time as people read it.
 pub(super) fn shown(at: Timestamp) -> SystemTime {
     let micros = at.0.clamp(0, SHOWN_MAX).cast_unsigned();
@@ -121,18 +124,24 @@ impl Prepared {
         }
     }
 
-    /// Says whether `semel.apply` has more to do than to write rows.
-    fn is_rare(&self) -> bool {
-        let replaces = match self.payload() {
-            PayloadWrite::Keep => false,
-            PayloadWrite::Put => {
-                matches!(self.change.payload, NewPayload::Bytes { replaces, .. } if replaces)
-            }
-            PayloadWrite::Stream | PayloadWrite::Erase | PayloadWrite::EraseAll => true,
-        };
+    /// Says whether there may be another payload before.
+    fn replaces(&self) -> bool {
+        matches!(self.change.payload, NewPayload::Bytes { replaces, .. } if replaces)
+    }
+
+    /// Says whether the change does no more than write rows.
+    fn is_plain(&self) -> bool {
         let is_step = self.bucket() != bucket_of(&self.change.key);
-        let makes_step = self.kind() == Kind::Make && is_step;
-        replaces || makes_step || self.change.guard.is_some() || self.kind() == Kind::Remove
+        let kind = match self.kind() {
+            Kind::Make => !is_step,
+            Kind::Change => true,
+            Kind::Remove | Kind::LogOnly => false,
+        };
+        let payload = match self.payload() {
+            PayloadWrite::Keep | PayloadWrite::Put => !self.replaces(),
+            PayloadWrite::Stream | PayloadWrite::Erase | PayloadWrite::EraseAll => false,
+        };
+        kind && payload && self.change.guard.is_none()
     }
 
     /// What is stored once the change is written.
@@ -184,12 +193,12 @@ struct Columns<'a> {
     lease_until: Vec<Option<SystemTime>>,
     record: Vec<Option<Vec<u8>>>,
     payload: Vec<i16>,
+    replaces: Vec<bool>,
     packed: Vec<Option<&'a [u8]>>,
     stream_fence: Vec<Option<i64>>,
     at: Vec<SystemTime>,
     command: Vec<&'static str>,
     entry: Vec<Vec<u8>>,
-    rare: bool,
 }
 
 impl<'a> Columns<'a> {
@@ -199,7 +208,6 @@ impl<'a> Columns<'a> {
             Expected::Absent(_) => (0, 0),
             Expected::Version(place, Version(version)) => (number(place), version.cast_signed()),
         };
-        self.rare |= prepared.is_rare();
         self.kind.push(prepared.kind() as i16);
         self.home.push(bucket_of(&change.key));
         self.bucket.push(prepared.bucket());
@@ -212,6 +220,7 @@ impl<'a> Columns<'a> {
         self.guard_version
             .push(guard.map(|guard| guard.version.0.cast_signed()));
         self.payload.push(prepared.payload() as i16);
+        self.replaces.push(prepared.replaces());
         self.packed.push(prepared.packed.as_deref());
         self.stream_fence.push(prepared.stream());
         self.at.push(shown(change.entry.at));
@@ -262,7 +271,7 @@ impl<'a> Columns<'a> {
 
 const APPLY: &str = "SELECT n, outcome, place, record, packed, clock, heard FROM semel.apply(\
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
-    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)";
+    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)";
 
 /// How a call of `semel.apply` is made.
 #[derive(Clone, Copy, Debug)]
@@ -284,12 +293,13 @@ pub(super) async fn apply<C: GenericClient>(
     for change in changes {
         columns.push(change);
     }
+    let plain = changes.len() >= MANY && changes.iter().all(|change| change.is_plain());
     let c = columns;
-    let parameters: [(&(dyn ToSql + Sync), Type); 31] = [
+    let parameters: [(&(dyn ToSql + Sync), Type); 32] = [
         (&call.batch, Type::INT8),
         (&call.patience, Type::TEXT),
         (&ALONG_MAX, Type::INT4),
-        (&c.rare, Type::BOOL),
+        (&plain, Type::BOOL),
         (&c.kind, Type::INT2_ARRAY),
         (&c.home, Type::INT2_ARRAY),
         (&c.bucket, Type::INT2_ARRAY),
@@ -312,6 +322,7 @@ pub(super) async fn apply<C: GenericClient>(
         (&c.lease_until, Type::TIMESTAMPTZ_ARRAY),
         (&c.record, Type::BYTEA_ARRAY),
         (&c.payload, Type::INT2_ARRAY),
+        (&c.replaces, Type::BOOL_ARRAY),
         (&c.packed, Type::BYTEA_ARRAY),
         (&c.stream_fence, Type::INT8_ARRAY),
         (&c.at, Type::TIMESTAMPTZ_ARRAY),
@@ -334,12 +345,15 @@ pub(super) struct Written {
 /// Reads what `semel.apply` returned.
 pub(super) fn written(rows: &[Row], changes: &[&Prepared]) -> Result<Written> {
     let missing = || StoreError::Corrupt("`semel.apply` left a change out".to_owned());
-    let first = rows.first().ok_or_else(missing)?;
-    let (clock, heard) = (Timestamp(column(first, 5)?), column(first, 6)?);
+    let (mut clock, mut heard) = (None, false);
     let mut commits: Vec<Option<Result<Commit>>> = changes.iter().map(|_| None).collect();
     for row in rows {
-        let n = usize::try_from(column::<i64>(row, 0)?).unwrap_or(0);
-        let index = n.checked_sub(1).ok_or_else(missing)?;
+        let Some(n) = column::<Option<i32>>(row, 0)? else {
+            (clock, heard) = (Some(Timestamp(column(row, 5)?)), column(row, 6)?);
+            continue;
+        };
+        let index = usize::try_from(n).unwrap_or(0).checked_sub(1);
+        let index = index.ok_or_else(missing)?;
         let (Some(commit), Some(change)) = (commits.get_mut(index), changes.get(index)) else {
             return Err(missing());
         };
@@ -355,7 +369,7 @@ pub(super) fn written(rows: &[Row], changes: &[&Prepared]) -> Result<Written> {
     let commits: Option<Vec<_>> = commits.into_iter().collect();
     Ok(Written {
         commits: commits.ok_or_else(missing)?,
-        clock,
+        clock: clock.ok_or_else(missing)?,
         heard,
     })
 }

@@ -54,7 +54,7 @@ pub(super) fn current(row: &Row, first: usize) -> Result<Current> {
 
 /// Learns the database's time, the last stored one, and a number that no later entry is below.
 pub(super) async fn look(pool: &Arc<Pool>, time: &Time) -> Result<u64> {
-    let sql = "SELECT semel.clock(), (SELECT (extract(epoch FROM at) * 1000000)::bigint \
+    let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, (SELECT (extract(epoch FROM at) * 1000000)::bigint \
                FROM semel.log ORDER BY seq DESC LIMIT 1), last_value FROM semel.numbers";
     let rows = pool.read("read the ledger", sql, &[]).await?;
     let Some(row) = rows.first() else {
@@ -89,7 +89,7 @@ pub(super) async fn load(pool: &Arc<Pool>, time: &Time, keys: &[KeyHash]) -> Res
         .map(|_| Current::Absent(AbsentAsOf::default()))
         .collect();
     for row in &rows {
-        match column::<Option<i64>>(row, 0)? {
+        match column::<Option<i32>>(row, 0)? {
             None => time.hear(Timestamp(column(row, 4)?)),
             Some(n) => {
                 let index = usize::try_from(n).unwrap_or(0).checked_sub(1);

@@ -83,199 +83,258 @@ CREATE TABLE semel.marks (
 
 -- The functions are the statements that a node sends, kept here so that the server plans them once for
 -- each of its processes, also behind a pgbouncer that gives every transaction to another one. They decide
--- nothing: they compare versions, write what they were given, and return what is stored. Their plans must
--- not depend on how full the tables were when they were made, so they always go by the index.
-
-CREATE FUNCTION semel.clock() RETURNS bigint LANGUAGE sql VOLATILE
-AS 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint';
+-- nothing: they compare versions, write what they were given, and return what is stored. They go from row
+-- to row by the index, whatever the planner knew about the tables when it was first asked.
 
 -- Returns what is stored under keys, with payloads up to a size. A key that is not there gives no row,
 -- and the last row, with no number, has only the time.
 CREATE FUNCTION semel.look(a_home smallint[], a_key_hash bytea[], a_along integer)
-RETURNS TABLE (n bigint, place bigint, record bytea, packed bytea, clock bigint)
-LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+RETURNS TABLE (n integer, place bigint, record bytea, packed bytea, clock bigint)
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_place bigint;
+    v_state text;
+    v_payload boolean;
 BEGIN
-    RETURN QUERY
-        SELECT a.n, o.place, o.record, p.packed, NULL::bigint
-        FROM unnest(a_home, a_key_hash) WITH ORDINALITY AS a (home, key_hash, n)
-        JOIN semel.operations h ON h.bucket = a.home AND h.key_hash = a.key_hash
-        JOIN semel.operations o ON o.key_hash = a.key_hash
-            AND o.bucket = CASE h.state WHEN 'elsewhere' THEN (h.place & 255)::smallint ELSE a.home END
-        LEFT JOIN semel.payloads p ON o.has_payload AND p.place = o.place AND p.bucket = o.bucket
-            AND octet_length(p.packed) <= a_along;
-    RETURN QUERY SELECT NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, semel.clock();
+    FOR i IN 1..cardinality(a_home) LOOP
+        SELECT o.place, o.state, o.has_payload, o.record INTO v_place, v_state, v_payload, record
+            FROM semel.operations o WHERE o.bucket = a_home[i] AND o.key_hash = a_key_hash[i];
+        CONTINUE WHEN NOT FOUND;
+        IF v_state = 'elsewhere' THEN
+            SELECT o.has_payload, o.record INTO v_payload, record
+                FROM semel.operations o WHERE o.place = v_place AND o.bucket = (v_place & 255)::smallint;
+        END IF;
+        packed := NULL;
+        IF v_payload THEN
+            SELECT p.packed INTO packed FROM semel.payloads p
+                WHERE p.place = v_place AND p.bucket = (v_place & 255)::smallint
+                    AND octet_length(p.packed) <= a_along;
+        END IF;
+        n := i;
+        place := v_place;
+        RETURN NEXT;
+    END LOOP;
+    n := NULL;
+    clock := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+    RETURN NEXT;
 END
 $$;
 
 -- Writes a batch of changes, each of another key, in the order of their keys. A change is written if what
--- it was decided on is still there; of every other one the present record is returned.
+-- it was decided on is still there; of every other one the present record is returned. The last row, with
+-- no number, has the time, and whether some node listens.
 --
+-- a_plain: no change does more than write rows, and there are many.
 -- a_kind: 0 a new record, 1 a changed one, 2 one that is removed, 3 only an entry in the log.
 -- a_payload: 0 keep it, 1 store a_packed, 2 take the stream a_stream_fence, 3 erase it, 4 and all streams.
--- a_rare: some change replaces or erases a payload, is removed, has a guard, or is a new step.
+-- a_replaces: whether there may be another payload before.
 -- outcome: 0 something else is stored, 1 written, 2 the guard has changed.
 CREATE FUNCTION semel.apply(
-    a_batch bigint, a_patience text, a_along integer, a_rare boolean,
+    a_batch bigint, a_patience text, a_along integer, a_plain boolean,
     a_kind smallint[], a_home smallint[], a_bucket smallint[], a_key_hash bytea[], a_place bigint[],
     a_expected bigint[], a_guard_place bigint[], a_guard_version bigint[],
     a_version bigint[], a_fence bigint[], a_state text[], a_namespace text[], a_key text[], a_name text[],
     a_door text[], a_queue text[], a_attempt integer[], a_created_at timestamptz[],
     a_settled_at timestamptz[], a_lease_until timestamptz[], a_record bytea[],
-    a_payload smallint[], a_packed bytea[], a_stream_fence bigint[],
+    a_payload smallint[], a_replaces boolean[], a_packed bytea[], a_stream_fence bigint[],
     a_at timestamptz[], a_command text[], a_entry bytea[]
 )
-RETURNS TABLE (n bigint, outcome smallint, place bigint, record bytea, packed bytea, clock bigint, heard boolean)
+RETURNS TABLE (n integer, outcome smallint, place bigint, record bytea, packed bytea, clock bigint, heard boolean)
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_child bigint;
     v_place bigint;
-    v_won bigint[];
+    v_seq bigint;
+    v_stream bigint;
+    v_won boolean;
+    v_erases boolean;
+    v_lost integer[] := '{}';
     v_places bigint[];
-    v_heard boolean;
-    v_clock bigint;
+    v_written bigint[] := '{}';
 BEGIN
     -- An answer is given after COMMIT, so COMMIT must mean that it is on disk.
     IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
-    PERFORM set_config('lock_timeout', a_patience, true);
-    -- A node that was stopped in the middle of a transaction must not hold the others up.
-    PERFORM set_config('idle_in_transaction_session_timeout', '5s', true);
+    -- Nobody waits for ever, and a node that was stopped in the middle must not hold the others up.
+    PERFORM set_config('lock_timeout', a_patience, true),
+        set_config('idle_in_transaction_session_timeout', '5s', true),
     -- Whoever reads the log waits for the transactions that hold such a lock, and whoever lost the answer
     -- to this one waits for this one. It is taken before any number is.
-    PERFORM pg_advisory_xact_lock(1936026988, (a_batch & 2147483647)::integer);
+        pg_advisory_xact_lock(1936026988, (a_batch & 2147483647)::integer);
 
-    IF a_rare THEN
-        -- What is locked stays as it is until the batch is written.
-        PERFORM FROM unnest(a_guard_place) AS a (place)
-            JOIN semel.operations o ON o.place = a.place AND o.bucket = (a.place & 255)::smallint
-            ORDER BY o.place FOR SHARE OF o;
-        PERFORM FROM unnest(a_kind, a_bucket, a_key_hash) WITH ORDINALITY AS a (kind, bucket, key_hash, n)
-            JOIN semel.operations o ON o.bucket = a.bucket AND o.key_hash = a.key_hash
-            WHERE a.kind IN (1, 2) ORDER BY a.n FOR UPDATE OF o;
-        DELETE FROM semel.chunks c
-            USING unnest(a_kind, a_bucket, a_key_hash, a_place, a_expected, a_payload, a_stream_fence)
-                AS a (kind, bucket, key_hash, place, expected, payload, stream_fence)
-            JOIN semel.operations o ON o.bucket = a.bucket AND o.key_hash = a.key_hash
-            WHERE a.kind IN (1, 2) AND a.payload > 0 AND o.place = a.place AND o.version = a.expected
-                AND c.place = a.place AND c.bucket = a.bucket
-                AND (a.payload = 4 OR (c.fence = o.stream_fence AND c.fence IS DISTINCT FROM a.stream_fence));
-        DELETE FROM semel.payloads p
-            USING unnest(a_kind, a_bucket, a_key_hash, a_place, a_expected, a_payload)
-                AS a (kind, bucket, key_hash, place, expected, payload)
-            JOIN semel.operations o ON o.bucket = a.bucket AND o.key_hash = a.key_hash
-            WHERE a.kind IN (1, 2) AND a.payload > 1 AND o.place = a.place AND o.version = a.expected
-                AND p.place = a.place AND p.bucket = a.bucket;
-        DELETE FROM semel.operations h
-            USING unnest(a_kind, a_home, a_bucket, a_key_hash, a_place, a_expected)
-                AS a (kind, home, bucket, key_hash, place, expected)
-            JOIN semel.operations o ON o.bucket = a.bucket AND o.key_hash = a.key_hash
-            WHERE a.kind = 2 AND o.place = a.place AND o.version = a.expected
-                AND h.bucket = a.home AND h.key_hash = a.key_hash AND h.state = 'elsewhere';
-        -- A new step is known where its own key leads to, before it lies where its topmost operation is.
-        FOR v_child IN
-            SELECT a.n FROM unnest(a_kind, a_home, a_bucket, a_guard_place, a_guard_version)
-                WITH ORDINALITY AS a (kind, home, bucket, guard_place, guard_version, n)
-            WHERE a.kind = 0 AND a.home <> a.bucket AND (a.guard_place IS NULL OR EXISTS (
-                SELECT FROM semel.operations g WHERE g.place = a.guard_place
-                    AND g.bucket = (a.guard_place & 255)::smallint AND g.version = a.guard_version))
-            ORDER BY a.n
-        LOOP
-            INSERT INTO semel.operations (bucket, key_hash, place, version, fence, state, has_payload, record)
-                VALUES (a_home[v_child], a_key_hash[v_child],
-                    nextval('semel.numbers') * 256 + a_bucket[v_child], 0, 0, 'elsewhere', false, '')
-                ON CONFLICT DO NOTHING RETURNING place INTO v_place;
-            IF FOUND THEN
-                a_place[v_child] := v_place;
-            ELSE
-                -- Another one has the key; this change is none any more.
-                a_kind[v_child] := -1;
-            END IF;
-        END LOOP;
+    -- Many changes that do nothing else are written together: a statement for each table.
+    IF a_plain THEN
+        SELECT array_agg(CASE a.kind WHEN 0 THEN nextval('semel.numbers') * 256 + a.bucket ELSE a.place END)
+            INTO v_places FROM unnest(a_kind, a_bucket, a_place) AS a (kind, bucket, place);
+        IF 0 = ANY (a_kind) THEN
+            WITH made AS (
+                INSERT INTO semel.operations (bucket, key_hash, place, version, fence, state, namespace, key,
+                    name, door, queue, attempt, created_at, settled_at, lease_until, has_payload,
+                    stream_fence, record)
+                SELECT a.bucket, a.key_hash, a.place, a.version, a.fence, a.state, a.namespace, a.key, a.name,
+                    a.door, a.queue, a.attempt, a.created_at, a.settled_at, a.lease_until, a.payload = 1,
+                    NULL, a.record
+                FROM unnest(a_kind, a_bucket, a_key_hash, v_places, a_version, a_fence, a_state, a_namespace,
+                    a_key, a_name, a_door, a_queue, a_attempt, a_created_at, a_settled_at, a_lease_until,
+                    a_payload, a_record)
+                AS a (kind, bucket, key_hash, place, version, fence, state, namespace,
+                    key, name, door, queue, attempt, created_at, settled_at, lease_until,
+                    payload, record)
+                WHERE a.kind = 0
+                ON CONFLICT DO NOTHING RETURNING place
+            )
+            SELECT coalesce(array_agg(place), '{}') INTO v_written FROM made;
+        END IF;
+        IF 1 = ANY (a_kind) THEN
+            WITH changed AS (
+                UPDATE semel.operations o SET version = a.version, fence = a.fence, state = a.state,
+                    namespace = a.namespace, key = a.key, name = a.name, door = a.door, queue = a.queue,
+                    attempt = a.attempt, created_at = a.created_at, settled_at = a.settled_at,
+                    lease_until = a.lease_until, record = a.record,
+                    has_payload = o.has_payload OR a.payload = 1
+                FROM unnest(a_kind, a_bucket, a_key_hash, a_place, a_expected, a_version, a_fence, a_state,
+                    a_namespace, a_key, a_name, a_door, a_queue, a_attempt, a_created_at, a_settled_at,
+                    a_lease_until, a_payload, a_record)
+                AS a (kind, bucket, key_hash, place, expected, version, fence, state,
+                    namespace, key, name, door, queue, attempt, created_at, settled_at,
+                    lease_until, payload, record)
+                WHERE a.kind = 1 AND o.bucket = a.bucket AND o.key_hash = a.key_hash AND o.place = a.place
+                    AND o.version = a.expected
+                RETURNING o.place
+            )
+            SELECT v_written || array_agg(place) INTO v_written FROM changed;
+        END IF;
+        INSERT INTO semel.log (seq, bucket, place, at, command, batch, entry)
+            SELECT CASE a.kind WHEN 0 THEN a.place ELSE nextval('semel.numbers') * 256 + a.bucket END,
+                a.bucket, a.place, a.at, a.command, a_batch, a.entry
+            FROM unnest(a_kind, a_bucket, v_places, a_at, a_command, a_entry)
+                AS a (kind, bucket, place, at, command, entry)
+            WHERE a.place = ANY (v_written);
+        IF 1 = ANY (a_payload) THEN
+            INSERT INTO semel.payloads (place, bucket, packed)
+                SELECT a.place, a.bucket, a.packed
+                FROM unnest(a_bucket, v_places, a_payload, a_packed) AS a (bucket, place, payload, packed)
+                WHERE a.payload = 1 AND a.place = ANY (v_written)
+                ON CONFLICT (place, bucket) DO UPDATE SET packed = excluded.packed;
+        END IF;
+        RETURN QUERY SELECT a.n::integer, 1::smallint, a.place, NULL::bytea, NULL::bytea, NULL::bigint, NULL::boolean
+            FROM unnest(v_places) WITH ORDINALITY AS a (place, n) WHERE a.place = ANY (v_written);
+        IF cardinality(v_written) < cardinality(v_places) THEN
+            SELECT array_agg(a.n) INTO v_lost
+                FROM unnest(v_places) WITH ORDINALITY AS a (place, n) WHERE a.place <> ALL (v_written);
+        END IF;
     END IF;
 
-    WITH a AS MATERIALIZED (
-        SELECT * FROM unnest(a_kind, a_bucket, a_key_hash, a_place, a_expected, a_guard_place, a_guard_version,
-            a_version, a_fence, a_state, a_namespace, a_key, a_name, a_door, a_queue, a_attempt, a_created_at,
-            a_settled_at, a_lease_until, a_record, a_payload, a_packed, a_stream_fence, a_at, a_command, a_entry)
-        WITH ORDINALITY AS a (kind, bucket, key_hash, place, expected, guard_place, guard_version,
-            version, fence, state, namespace, key, name, door, queue, attempt, created_at,
-            settled_at, lease_until, record, payload, packed, stream_fence, at, command, entry, n)
-        WHERE guard_place IS NULL OR EXISTS (
-            SELECT FROM semel.operations g WHERE g.place = a.guard_place
-                AND g.bucket = (a.guard_place & 255)::smallint AND g.version = a.guard_version)
-    ), made AS (
-        INSERT INTO semel.operations (bucket, key_hash, place, version, fence, state, namespace, key, name,
-            door, queue, attempt, created_at, settled_at, lease_until, has_payload, stream_fence, record)
-        SELECT a.bucket, a.key_hash,
-            CASE a.place WHEN 0 THEN nextval('semel.numbers') * 256 + a.bucket ELSE a.place END,
-            a.version, a.fence, a.state, a.namespace, a.key, a.name, a.door, a.queue, a.attempt, a.created_at,
-            a.settled_at, a.lease_until, a.payload = 1, a.stream_fence, a.record
-        FROM a WHERE a.kind = 0 ORDER BY a.n
-        ON CONFLICT DO NOTHING
-        RETURNING key_hash, place
-    ), changed AS (
-        UPDATE semel.operations o SET version = a.version, fence = a.fence, state = a.state,
-            namespace = a.namespace, key = a.key, name = a.name, door = a.door, queue = a.queue,
-            attempt = a.attempt, created_at = a.created_at, settled_at = a.settled_at,
-            lease_until = a.lease_until, record = a.record,
-            has_payload = CASE a.payload WHEN 0 THEN o.has_payload ELSE a.payload = 1 END,
-            stream_fence = CASE a.payload WHEN 0 THEN o.stream_fence ELSE a.stream_fence END
-        FROM a WHERE a.kind = 1 AND o.bucket = a.bucket AND o.key_hash = a.key_hash AND o.place = a.place
-            AND o.version = a.expected
-        RETURNING a.n, o.place
-    ), removed AS (
-        DELETE FROM semel.operations o USING a
-        WHERE a.kind = 2 AND o.bucket = a.bucket AND o.key_hash = a.key_hash AND o.place = a.place
-            AND o.version = a.expected
-        RETURNING a.n, o.place
-    ), won AS (
-        SELECT a.n, made.place FROM made JOIN a USING (key_hash)
-        UNION ALL SELECT n, place FROM changed
-        UNION ALL SELECT n, place FROM removed
-        UNION ALL SELECT a.n, NULL FROM a WHERE a.kind = 3 AND NOT EXISTS (
-            SELECT FROM semel.operations o WHERE o.bucket = a.bucket AND o.key_hash = a.key_hash)
-    ), logged AS (
+    FOR i IN 1..CASE WHEN a_plain THEN 0 ELSE cardinality(a_kind) END LOOP
+        n := i;
+        v_place := a_place[i];
+        IF a_guard_place[i] IS NOT NULL THEN
+            PERFORM FROM semel.operations g WHERE g.place = a_guard_place[i]
+                AND g.bucket = (a_guard_place[i] & 255)::smallint AND g.version = a_guard_version[i] FOR SHARE;
+            IF NOT FOUND THEN
+                outcome := 2;
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
+        END IF;
+        v_seq := nextval('semel.numbers') * 256 + a_bucket[i];
+        CASE a_kind[i]
+        WHEN 0 THEN
+            v_place := v_seq;
+            v_won := true;
+            IF a_home[i] <> a_bucket[i] THEN
+                -- A new step is known where its own key leads to, before it lies where its root does.
+                INSERT INTO semel.operations
+                    (bucket, key_hash, place, version, fence, state, has_payload, record)
+                    VALUES (a_home[i], a_key_hash[i], v_seq, 0, 0, 'elsewhere', false, '')
+                    ON CONFLICT DO NOTHING;
+                v_won := FOUND;
+            END IF;
+            IF v_won THEN
+                INSERT INTO semel.operations (bucket, key_hash, place, version, fence, state, namespace, key,
+                        name, door, queue, attempt, created_at, settled_at, lease_until, has_payload,
+                        stream_fence, record)
+                    VALUES (a_bucket[i], a_key_hash[i], v_seq, a_version[i], a_fence[i], a_state[i],
+                        a_namespace[i], a_key[i], a_name[i], a_door[i], a_queue[i], a_attempt[i],
+                        a_created_at[i], a_settled_at[i], a_lease_until[i], a_payload[i] = 1,
+                        a_stream_fence[i], a_record[i])
+                    ON CONFLICT DO NOTHING;
+                v_won := FOUND;
+            END IF;
+        WHEN 1 THEN
+            v_erases := a_payload[i] > 1 OR a_replaces[i];
+            IF v_erases THEN
+                SELECT o.stream_fence INTO v_stream FROM semel.operations o
+                    WHERE o.bucket = a_bucket[i] AND o.key_hash = a_key_hash[i] FOR UPDATE;
+            END IF;
+            UPDATE semel.operations o SET version = a_version[i], fence = a_fence[i], state = a_state[i],
+                    namespace = a_namespace[i], key = a_key[i], name = a_name[i], door = a_door[i],
+                    queue = a_queue[i], attempt = a_attempt[i], created_at = a_created_at[i],
+                    settled_at = a_settled_at[i], lease_until = a_lease_until[i], record = a_record[i],
+                    has_payload = CASE a_payload[i] WHEN 0 THEN o.has_payload ELSE a_payload[i] = 1 END,
+                    stream_fence = CASE a_payload[i] WHEN 0 THEN o.stream_fence ELSE a_stream_fence[i] END
+                WHERE o.bucket = a_bucket[i] AND o.key_hash = a_key_hash[i] AND o.place = a_place[i]
+                    AND o.version = a_expected[i];
+            v_won := FOUND;
+            IF v_won AND v_erases THEN
+                DELETE FROM semel.chunks c WHERE c.place = a_place[i] AND c.bucket = a_bucket[i]
+                    AND (a_payload[i] = 4
+                        OR (c.fence = v_stream AND c.fence IS DISTINCT FROM a_stream_fence[i]));
+                DELETE FROM semel.payloads p
+                    WHERE a_payload[i] > 1 AND p.place = a_place[i] AND p.bucket = a_bucket[i];
+            END IF;
+        WHEN 2 THEN
+            DELETE FROM semel.operations o WHERE o.bucket = a_bucket[i] AND o.key_hash = a_key_hash[i]
+                AND o.place = a_place[i] AND o.version = a_expected[i];
+            v_won := FOUND;
+            IF v_won THEN
+                DELETE FROM semel.chunks c WHERE c.place = a_place[i] AND c.bucket = a_bucket[i];
+                DELETE FROM semel.payloads p WHERE p.place = a_place[i] AND p.bucket = a_bucket[i];
+                DELETE FROM semel.operations h WHERE a_home[i] <> a_bucket[i]
+                    AND h.bucket = a_home[i] AND h.key_hash = a_key_hash[i];
+            END IF;
+        ELSE
+            v_place := NULL;
+            v_won := NOT EXISTS (SELECT FROM semel.operations o
+                WHERE o.bucket = a_home[i] AND o.key_hash = a_key_hash[i]);
+        END CASE;
+        IF NOT v_won THEN
+            v_lost := v_lost || i;
+            CONTINUE;
+        END IF;
         INSERT INTO semel.log (seq, bucket, place, at, command, batch, entry)
-        SELECT CASE a.kind WHEN 0 THEN won.place ELSE nextval('semel.numbers') * 256 + a.bucket END,
-            a.bucket, won.place, a.at, a.command, a_batch, a.entry
-        FROM won JOIN a USING (n)
-    ), paid AS (
-        INSERT INTO semel.payloads AS p (place, bucket, packed)
-        SELECT won.place, a.bucket, a.packed FROM won JOIN a USING (n) WHERE a.payload = 1
-        ON CONFLICT (place, bucket) DO UPDATE SET packed = excluded.packed
-    )
-    SELECT array_agg(won.n), array_agg(won.place) INTO v_won, v_places FROM won;
+            VALUES (v_seq, a_bucket[i], v_place, a_at[i], a_command[i], a_batch, a_entry[i]);
+        IF a_payload[i] = 1 THEN
+            INSERT INTO semel.payloads AS p (place, bucket, packed) VALUES (v_place, a_bucket[i], a_packed[i])
+                ON CONFLICT (place, bucket) DO UPDATE SET packed = excluded.packed;
+        END IF;
+        outcome := 1;
+        place := v_place;
+        RETURN NEXT;
+    END LOOP;
 
+    IF cardinality(v_lost) > 0 THEN
+        -- What others have committed in the meantime.
+        RETURN QUERY SELECT lost.n, 0::smallint, o.place, o.record, o.packed, NULL::bigint, NULL::boolean
+            FROM unnest(v_lost) WITH ORDINALITY AS lost (n, i)
+            LEFT JOIN semel.look(
+                (SELECT array_agg(a_home[i] ORDER BY n) FROM unnest(v_lost) WITH ORDINALITY AS l (i, n)),
+                (SELECT array_agg(a_key_hash[i] ORDER BY n) FROM unnest(v_lost) WITH ORDINALITY AS l (i, n)),
+                a_along) AS o ON o.n = lost.i;
+    END IF;
     -- Somebody listens as long as this lock cannot be had.
-    v_heard := NOT pg_try_advisory_lock(1936026989, 0);
-    IF NOT v_heard THEN
+    heard := NOT pg_try_advisory_lock(1936026989, 0);
+    IF NOT heard THEN
         PERFORM pg_advisory_unlock(1936026989, 0);
     END IF;
-    v_clock := semel.clock();
-    RETURN QUERY SELECT w.n, 1::smallint, w.place, NULL::bytea, NULL::bytea, v_clock, v_heard
-        FROM unnest(v_won, v_places) AS w (n, place);
-    IF coalesce(cardinality(v_won), 0) < cardinality(a_kind) THEN
-        -- A statement of its own, so that it sees what others have committed in the meantime.
-        RETURN QUERY
-            SELECT a.n, CASE WHEN a.guard_place IS NULL OR EXISTS (
-                    SELECT FROM semel.operations g WHERE g.place = a.guard_place
-                        AND g.bucket = (a.guard_place & 255)::smallint AND g.version = a.guard_version)
-                THEN 0 ELSE 2 END::smallint, o.place, o.record, p.packed, v_clock, v_heard
-            FROM unnest(a_home, a_key_hash, a_guard_place, a_guard_version)
-                WITH ORDINALITY AS a (home, key_hash, guard_place, guard_version, n)
-            LEFT JOIN semel.operations h ON h.bucket = a.home AND h.key_hash = a.key_hash
-            LEFT JOIN semel.operations o ON o.key_hash = a.key_hash
-                AND o.bucket = CASE h.state WHEN 'elsewhere' THEN (h.place & 255)::smallint ELSE a.home END
-            LEFT JOIN semel.payloads p ON o.has_payload AND p.place = o.place AND p.bucket = o.bucket
-                AND octet_length(p.packed) <= a_along
-            WHERE v_won IS NULL OR a.n <> ALL (v_won);
-    END IF;
+    n := NULL;
+    clock := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+    RETURN NEXT;
 END
 $$;
