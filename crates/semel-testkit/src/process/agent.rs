@@ -183,12 +183,40 @@ impl Agent {
         kill_process(self.pid(), signal).expect("a parent may signal its child");
     }
 
+    /// Waits until the kernel says that the process is stopped.
+    ///
+    /// # Panics
+    /// When it ends instead, or is never stopped.
+    pub fn wait_until_stopped(&mut self) {
+        let stat = format!("/proc/{}/stat", self.pid().as_raw_nonzero());
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let text = std::fs::read_to_string(&stat).expect("the agent is there");
+            let state = text.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+            if state.is_some_and(|state| state.starts_with('T')) {
+                return;
+            }
+            assert!(!self.has_ended(), "the agent ended before it was stopped");
+            std::thread::sleep(LOOK);
+        }
+        panic!("the agent is never stopped: {:?}", self.pid());
+    }
+
     /// Kills the agent, whatever it is doing.
     ///
     /// # Panics
     /// When the system refuses.
     pub fn kill(&mut self) {
         self.child.kill().expect("a parent may kill its child");
+    }
+
+    /// Says whether the agent has ended.
+    ///
+    /// # Panics
+    /// When the system does not say.
+    pub fn has_ended(&mut self) -> bool {
+        let status = self.child.try_wait().expect("a parent may wait");
+        status.is_some()
     }
 
     /// Waits for the agent's end.

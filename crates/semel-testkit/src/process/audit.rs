@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use semel::core::ledger::{Command, Event, StateKind};
-use semel::store::Logged;
+use semel::store::{Logged, Place};
 use semel::{Engine, Key, Namespace};
 
 use super::{Line, Scene, key, wall};
@@ -43,6 +43,7 @@ pub async fn audit(engine: &Engine, scene: &Scene, seen: &mut Seen) -> Result<Au
     }
     let effects = scene.sink().lines();
     let story = Story::of(&log);
+    every_fence_rises(&log)?;
     every_effect_was_permitted(&effects, &story)?;
     let happened: BTreeSet<_> = effects.iter().map(Line::answer).collect();
     every_outcome_happened(engine, &happened, &story).await?;
@@ -73,6 +74,42 @@ pub async fn whole_log(engine: &Engine) -> Vec<Logged> {
     }
 }
 
+/// Returns the fences that the log has granted, by key.
+#[must_use]
+pub fn grants(log: &[Logged]) -> BTreeMap<String, BTreeSet<u64>> {
+    let mut grants: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    for Logged { entry, .. } in log {
+        let granted =
+            entry.events.contains(&Event::Begun) || entry.events.contains(&Event::ProbeBegun);
+        if let (Command::Begin(begin), true) = (&entry.command, granted) {
+            let fences = grants.entry(begin.spec.key.as_str().to_owned());
+            fences.or_default().insert(entry.fence.0);
+        }
+    }
+    grants
+}
+
+/// No fence of an operation goes back, and no two attempts have the same one.
+fn every_fence_rises(log: &[Logged]) -> Result<(), String> {
+    let mut last: BTreeMap<Place, u64> = BTreeMap::new();
+    for Logged { seq, place, entry } in log {
+        let Some(place) = place else { continue };
+        let granted =
+            entry.events.contains(&Event::Begun) || entry.events.contains(&Event::ProbeBegun);
+        let before = last.insert(*place, entry.fence.0).unwrap_or(0);
+        let rises = if granted {
+            entry.fence.0 > before
+        } else {
+            entry.fence.0 >= before
+        };
+        if !rises {
+            let fence = entry.fence.0;
+            return Err(format!("log entry {seq}: fence {fence} after {before}"));
+        }
+    }
+    Ok(())
+}
+
 /// What the log says about each key.
 struct Story {
     /// By key and fence: the number of the entry that granted the attempt.
@@ -93,9 +130,9 @@ impl Story {
         for Logged { seq, place, entry } in log {
             let Some(place) = place else { continue };
             if let Command::Begin(begin) = &entry.command {
-                names.insert(*place, begin.spec.key.as_str().to_owned());
-                if place.0 == *seq {
-                    let spec = &begin.spec;
+                let spec = &begin.spec;
+                let known = names.insert(*place, spec.key.as_str().to_owned());
+                if known.is_none() {
                     story.keys.push((spec.namespace.clone(), spec.key.clone()));
                 }
             }

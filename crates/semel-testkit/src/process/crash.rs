@@ -1,4 +1,4 @@
-//! The named moments at which an agent dies.
+//! The named moments at which an agent dies, or is stopped.
 
 use std::fmt;
 use std::str::FromStr;
@@ -57,28 +57,33 @@ impl FromStr for CrashPoint {
     }
 }
 
-/// Kills this process at its appointed moment.
-#[derive(Debug, Default)]
+/// Kills or stops this process at its appointed moment.
+#[derive(Debug)]
 pub(super) struct Fate {
     appointed: Option<(CrashPoint, usize)>,
+    signal: Signal,
     reached: AtomicUsize,
 }
 
 impl Fate {
-    pub(super) fn new(appointed: Option<(CrashPoint, usize)>) -> Self {
+    pub(super) fn new(appointed: Option<(CrashPoint, usize)>, signal: Signal) -> Self {
         Self {
             appointed,
+            signal,
             reached: AtomicUsize::new(0),
         }
     }
 
-    /// Says that this moment has come; the process may not survive it.
-    pub(super) fn reach(&self, point: CrashPoint) {
+    /// Says that this moment has come; the process may not survive it. Returns whether it was the
+    /// appointed one: a process that was stopped goes on from here.
+    pub(super) fn reach(&self, point: CrashPoint) -> bool {
         let Some((appointed, nth)) = self.appointed else {
-            return;
+            return false;
         };
-        if appointed == point && self.reached.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            kill_process(getpid(), Signal::KILL).expect("a process may kill itself");
+        let now = appointed == point && self.reached.fetch_add(1, Ordering::SeqCst) + 1 == nth;
+        if now {
+            kill_process(getpid(), self.signal).expect("a process may signal itself");
         }
+        now
     }
 }

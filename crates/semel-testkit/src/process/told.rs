@@ -23,6 +23,10 @@ pub enum Word {
     Error(String),
     /// The disk was full, and has room from here on; after this many errors.
     Room(usize),
+    /// An attempt that was stopped asked for more time, and got this: `renewed`, or an error's code.
+    Renewal(String),
+    /// What the process takes for the time, in seconds since 1970.
+    Time(u64),
 }
 
 impl fmt::Display for Word {
@@ -35,6 +39,8 @@ impl fmt::Display for Word {
             Self::Unstored(noted) => write!(f, "unstored {noted}"),
             Self::Error(text) => write!(f, "error {}", text.replace('\n', " ")),
             Self::Room(errors) => write!(f, "room {errors}"),
+            Self::Renewal(answer) => write!(f, "renewal {answer}"),
+            Self::Time(seconds) => write!(f, "time {seconds}"),
         }
     }
 }
@@ -50,6 +56,8 @@ impl Word {
             "unstored" => rest.parse().ok().map(Self::Unstored),
             "error" => Some(Self::Error(rest.to_owned())),
             "room" => rest.parse().ok().map(Self::Room),
+            "renewal" => Some(Self::Renewal(rest.to_owned())),
+            "time" => rest.parse().ok().map(Self::Time),
             _ => None,
         }
     }
@@ -59,7 +67,13 @@ impl Word {
     pub fn answer(&self) -> Option<&str> {
         match self {
             Self::Done(answer) | Self::Replayed(answer) => Some(answer),
-            Self::Wait | Self::InDoubt | Self::Unstored(_) | Self::Error(_) | Self::Room(_) => None,
+            Self::Wait
+            | Self::InDoubt
+            | Self::Unstored(_)
+            | Self::Error(_)
+            | Self::Room(_)
+            | Self::Renewal(_)
+            | Self::Time(_) => None,
         }
     }
 }

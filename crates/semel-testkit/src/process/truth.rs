@@ -5,7 +5,7 @@ use std::sync::Arc;
 use semel::core::ledger::{Record, StateKind};
 use semel::{Effect, Engine, Label, OnDoubt};
 
-use super::{Sink, key, on_doubt, wall};
+use super::{Answer, Ask, Scene, key, on_doubt, wall};
 
 /// Settles every doubt among these keys by what the world holds; returns how many there were.
 /// Doubts that agents look up themselves are left to them.
@@ -14,7 +14,8 @@ use super::{Sink, key, on_doubt, wall};
 ///
 /// # Panics
 /// When the store fails or refuses.
-pub async fn resolve_truthfully(engine: &Engine, sink: &Sink, keys: &[String]) -> usize {
+pub async fn resolve_truthfully(engine: &Engine, scene: &Scene, keys: &[String]) -> usize {
+    let (sink, history) = (scene.sink(), scene.history());
     let mut resolved = 0;
     for text in keys.iter().filter(|text| on_doubt(text) != OnDoubt::Probe) {
         let key = key(text);
@@ -30,15 +31,17 @@ pub async fn resolve_truthfully(engine: &Engine, sink: &Sink, keys: &[String]) -
         };
         let by = Label::new("truth").expect("a label");
         let operator = engine.operator(&wall(), &key, record.version(), by);
-        let settled = match sink.last_of(text) {
-            Some(line) => {
-                let answer = format!("\"{}\"", line.answer());
-                let data = Some(answer.into_bytes());
+        let happened = sink.last_of(text).map(|line| line.answer());
+        let call = history.call(text, &Ask::Resolve(happened.clone()));
+        let settled = match happened {
+            Some(answer) => {
+                let data = Some(format!("\"{answer}\"").into_bytes());
                 operator.resolve_done(true, Effect::Created, data).await
             }
             None => operator.resolve_not_done().await,
         };
         settled.unwrap_or_else(|error| panic!("a doubt is resolved: {error}"));
+        history.back(call, &Answer::Resolved);
         resolved += 1;
     }
     resolved

@@ -80,7 +80,7 @@ impl Trial {
         let engine = self.scene.open().await;
         let audited = audit(&engine, &self.scene, &mut self.seen).await;
         audited.unwrap_or_else(|wrong| panic!("{wrong} (seed {})", self.seed));
-        resolve_truthfully(&engine, &self.scene.sink(), &self.keys).await;
+        resolve_truthfully(&engine, &self.scene, &self.keys).await;
     }
 
     /// Sends agents that nobody kills until every key is settled, then counts the effects.

@@ -39,7 +39,7 @@ async fn recovers(scene: &Scene, keys: &[String]) -> Audited {
         let engine = scene.open().await;
         let audited = audit(&engine, scene, &mut seen).await;
         let audited = audited.expect("world, ledger and callers agree");
-        resolve_truthfully(&engine, &scene.sink(), keys).await;
+        resolve_truthfully(&engine, scene, keys).await;
         let left = unsettled(&engine, keys).await;
         if left.is_empty() {
             assert_eq!(audited.effects, keys.len(), "each key took effect once");

@@ -6,6 +6,7 @@ mod damage;
 mod fixtures;
 mod foreign;
 mod full;
+mod nodes;
 mod paused;
 mod places;
 mod readonly;

@@ -16,13 +16,13 @@ use crate::agent;
 const PATIENCE: Duration = Duration::from_secs(25);
 
 /// Stops the agent at a moment when it has the turn.
-fn stop_in_its_turn(agent: &Agent, scene: &Scene) {
+fn stop_in_its_turn(agent: &mut Agent, scene: &Scene) {
     let path = scene.path().join("store.db-turn");
     let turn = File::open(path).expect("the turn file is there");
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         agent.signal(Signal::STOP);
-        wait_until_stopped(agent);
+        agent.wait_until_stopped();
         match turn.try_lock() {
             Err(TryLockError::WouldBlock) => return,
             Ok(()) => turn.unlock().expect("a lock is given back"),
@@ -32,19 +32,6 @@ fn stop_in_its_turn(agent: &Agent, scene: &Scene) {
         std::thread::yield_now();
     }
     panic!("the agent never has the turn");
-}
-
-/// Waits until the kernel says that the process is stopped.
-fn wait_until_stopped(agent: &Agent) {
-    let stat = format!("/proc/{}/stat", agent.pid().as_raw_nonzero());
-    loop {
-        let text = std::fs::read_to_string(&stat).expect("the agent is there");
-        let state = text.rsplit_once(')').map(|(_, rest)| rest.trim_start());
-        if state.is_some_and(|state| state.starts_with('T')) {
-            return;
-        }
-        std::thread::yield_now();
-    }
 }
 
 fn orders(scene: &Scene, text: &str) -> Orders {
@@ -88,7 +75,7 @@ async fn a_stopped_process_holds_the_others_up_for_a_bounded_time_only() {
     {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    stop_in_its_turn(&busy, &scene);
+    stop_in_its_turn(&mut busy, &scene);
     let stopped = Instant::now();
 
     // What is settled is read without a turn.

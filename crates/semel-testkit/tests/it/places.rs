@@ -150,7 +150,7 @@ async fn a_store_whose_process_was_killed_opens_at_once_with_its_log_and_locks_i
     };
     send(&agent(), &scene, &healthy);
     let engine = scene.open().await;
-    let doubts = resolve_truthfully(&engine, &scene.sink(), &all(&healthy.keys)).await;
+    let doubts = resolve_truthfully(&engine, &scene, &all(&healthy.keys)).await;
     assert_eq!(doubts, 1, "the claim of the dead is in doubt");
     send(&agent(), &scene, &healthy);
     let audited = audit(&engine, &scene, &mut Seen::default()).await;
@@ -160,7 +160,7 @@ async fn a_store_whose_process_was_killed_opens_at_once_with_its_log_and_locks_i
 fn all(keys: &Keys) -> Vec<String> {
     match keys {
         Keys::These(keys) => keys.clone(),
-        Keys::New(..) => vec![],
+        Keys::New(..) | Keys::Crowd(..) => vec![],
     }
 }
 

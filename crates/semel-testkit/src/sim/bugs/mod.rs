@@ -160,6 +160,13 @@ impl Bug {
         Self::RetentionOnOneLook,
     ];
 
+    /// Returns the bug of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|bug| format!("{bug:?}") == name)
+    }
+
     /// Returns the rules that a history with this bug follows.
     pub(crate) fn rules(self) -> Rules {
         match self {
