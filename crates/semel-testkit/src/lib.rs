@@ -3,6 +3,7 @@
 pub mod conformance;
 pub mod counted;
 pub mod differential;
+pub mod faketime;
 pub mod fixture;
 pub mod pgbouncer;
 pub mod postgres;

@@ -7,6 +7,7 @@ mod fixtures;
 mod foreign;
 mod full;
 mod nodes;
+mod nodes_clocks;
 mod nodes_paused;
 mod paused;
 mod places;

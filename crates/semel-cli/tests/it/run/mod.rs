@@ -3,6 +3,7 @@
 mod bad_input;
 mod basics;
 mod children;
+mod clocks;
 mod crashes;
 mod crowds;
 mod doubts;
