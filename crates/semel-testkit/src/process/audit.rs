@@ -74,19 +74,40 @@ pub async fn whole_log(engine: &Engine) -> Vec<Logged> {
     }
 }
 
-/// Returns the fences that the log has granted, by key.
+/// What the log says of a key's attempts, by their fences.
+#[derive(Clone, Debug, Default)]
+pub struct Attempts {
+    /// Those that were granted.
+    pub granted: BTreeSet<u64>,
+    /// Those whose lease was renewed.
+    pub renewed: BTreeSet<u64>,
+}
+
+/// Returns the attempts that are in the log, by key.
 #[must_use]
-pub fn grants(log: &[Logged]) -> BTreeMap<String, BTreeSet<u64>> {
-    let mut grants: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
-    for Logged { entry, .. } in log {
-        let granted =
-            entry.events.contains(&Event::Begun) || entry.events.contains(&Event::ProbeBegun);
-        if let (Command::Begin(begin), true) = (&entry.command, granted) {
-            let fences = grants.entry(begin.spec.key.as_str().to_owned());
-            fences.or_default().insert(entry.fence.0);
+pub fn attempts(log: &[Logged]) -> BTreeMap<String, Attempts> {
+    let mut places: BTreeMap<Place, (String, Attempts)> = BTreeMap::new();
+    for Logged { place, entry, .. } in log {
+        let Some(place) = place else { continue };
+        if let Command::Begin(begin) = &entry.command {
+            let key = begin.spec.key.as_str();
+            let attempts = places.entry(*place);
+            let (_, attempts) = attempts.or_insert_with(|| (key.to_owned(), Attempts::default()));
+            if is_grant(&entry.events) {
+                attempts.granted.insert(entry.fence.0);
+            }
+        } else if let (Some((_, attempts)), true) = (
+            places.get_mut(place),
+            entry.events.contains(&Event::Renewed),
+        ) {
+            attempts.renewed.insert(entry.fence.0);
         }
     }
-    grants
+    places.into_values().collect()
+}
+
+fn is_grant(events: &[Event]) -> bool {
+    events.contains(&Event::Begun) || events.contains(&Event::ProbeBegun)
 }
 
 /// No fence of an operation goes back, and no two attempts have the same one.
@@ -94,10 +115,8 @@ fn every_fence_rises(log: &[Logged]) -> Result<(), String> {
     let mut last: BTreeMap<Place, u64> = BTreeMap::new();
     for Logged { seq, place, entry } in log {
         let Some(place) = place else { continue };
-        let granted =
-            entry.events.contains(&Event::Begun) || entry.events.contains(&Event::ProbeBegun);
         let before = last.insert(*place, entry.fence.0).unwrap_or(0);
-        let rises = if granted {
+        let rises = if is_grant(&entry.events) {
             entry.fence.0 > before
         } else {
             entry.fence.0 >= before

@@ -12,6 +12,7 @@ use todc_utils::linearizability::WGLChecker;
 use todc_utils::linearizability::history::{Action, History as Actions};
 
 use self::spec::{OneKey, Step};
+use super::audit::Attempts;
 use super::{Answer, Ask, Exchange, on_doubt};
 
 /// The most calls of one key that are looked at while they overlap: the search takes exponentially
@@ -22,6 +23,10 @@ const OVERLAP_MAX: usize = 12;
 /// How much of a lease is surely left to its holder: another node's clock may be ahead of the one by
 /// which it was granted by a round trip.
 const LEASE_SURE: u32 = 2;
+
+/// How far a node's clock may be behind the database's, in nanoseconds: by a round trip on a busy
+/// machine. For so long after somebody met a doubt, others may still take the lease for alive.
+const CLOCK_BEHIND: u64 = 1_000_000_000;
 
 /// How much was checked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,19 +41,19 @@ pub struct Checked {
     pub unreturned: usize,
 }
 
-/// Checks the calls of every key; `granted` are the fences that the log has granted.
+/// Checks the calls of every key; `attempts` are those that the log holds.
 ///
 /// # Errors
 /// Names the first key whose calls no order explains, with the calls.
 pub fn check(
     exchanges: &BTreeMap<String, Vec<Exchange>>,
-    granted: &BTreeMap<String, BTreeSet<u64>>,
+    attempts: &BTreeMap<String, Attempts>,
 ) -> Result<Checked, String> {
-    let none = BTreeSet::new();
+    let none = Attempts::default();
     let mut checked = Checked::default();
     for (key, of_key) in exchanges {
-        let granted = granted.get(key).unwrap_or(&none);
-        check_key(key, of_key, granted, &mut checked)?;
+        let attempts = attempts.get(key).unwrap_or(&none);
+        check_key(key, of_key, attempts, &mut checked)?;
     }
     Ok(checked)
 }
@@ -56,21 +61,25 @@ pub fn check(
 fn check_key(
     key: &str,
     exchanges: &[Exchange],
-    granted: &BTreeSet<u64>,
+    attempts: &Attempts,
     checked: &mut Checked,
 ) -> Result<(), String> {
     let heard: BTreeSet<u64> = exchanges.iter().filter_map(grant_of).collect();
-    if let Some(fence) = heard.difference(granted).next() {
+    if let Some(fence) = heard.difference(&attempts.granted).next() {
         let text = format!("{key}: somebody was granted fence {fence}, which is not in the log");
         return Err(text);
     }
-    let unheard = granted.difference(&heard).count();
+    let unheard = attempts.granted.difference(&heard).count();
     let kept = thin_out(with_lost_claims(exchanges, unheard));
     checked.keys += 1;
     checked.calls += kept.len();
     checked.left_out += exchanges.len() - kept.len();
     checked.unreturned += kept.iter().filter(|kept| kept.back.is_none()).count();
-    if kept.is_empty() || WGLChecker::<OneKey>::is_linearizable(actions(key, &kept, unheard > 0)) {
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let actions = actions(key, &kept, unheard > 0, &attempts.renewed);
+    if WGLChecker::<OneKey>::is_linearizable(actions) {
         return Ok(());
     }
     let mut text = format!("{key}: no order of these calls explains their answers:");
@@ -136,7 +145,16 @@ fn thin_out(exchanges: Vec<&Exchange>) -> Vec<&Exchange> {
 }
 
 /// Lists calls and returns in the order of time; what never returned could happen until the end.
-fn actions(key: &str, exchanges: &[&Exchange], unheard: bool) -> Actions<Step> {
+fn actions(
+    key: &str,
+    exchanges: &[&Exchange],
+    unheard: bool,
+    renewed: &BTreeSet<u64>,
+) -> Actions<Step> {
+    let doubted = exchanges.iter().any(|exchange| {
+        let back = exchange.back.as_ref();
+        back.is_some_and(|(_, answer)| *answer == Answer::InDoubt)
+    });
     let mut all = vec![];
     for (number, exchange) in exchanges.iter().enumerate() {
         let step = Step {
@@ -144,11 +162,19 @@ fn actions(key: &str, exchanges: &[&Exchange], unheard: bool) -> Actions<Step> {
             ask: exchange.ask.clone(),
             answer: exchange.back.as_ref().map(|(_, answer)| answer.clone()),
             mortal: !outlived(exchange, exchanges),
+            renewed: grant_of(exchange).is_some_and(|fence| renewed.contains(&fence)),
             unheard,
         };
         let back = exchange.back.as_ref().map_or(u64::MAX, |(at, _)| *at);
+        let in_flight = step.answer == Some(Answer::InFlight);
+        let behind = if doubted && in_flight {
+            CLOCK_BEHIND
+        } else {
+            0
+        };
+        let called = exchange.called.saturating_sub(behind);
         // At the same moment calls come first: that rules nothing out.
-        all.push(((exchange.called, 0), (number, Action::Call(step.clone()))));
+        all.push(((called, 0), (number, Action::Call(step.clone()))));
         all.push(((back, 1), (number, Action::Response(step))));
     }
     all.sort_by_key(|(at, (number, _))| (*at, *number));

@@ -10,10 +10,13 @@
 //!          resolved, not done
 //! ```
 //!
-//! Nobody calls for a lease to lapse, so that is a step of its own, which may come before any call;
-//! it is allowed for attempts only that may have lost their lease. As several things may have
-//! happened unseen, a state here is the set of all that a key can be in; a call is impossible when
-//! none of them allows it.
+//! Two steps nobody calls for, and they may come before any call. A lease lapses: for attempts only
+//! that may have lost it. And a doubt is taken back: whoever meets a lapsed lease judges that by
+//! itself and writes nothing, so a renewal that was decided before the lease's end and stored after
+//! it still counts; for attempts only whose lease the log says was renewed.
+//!
+//! As several things may have happened unseen, a state here is the set of all that a key can be in; a
+//! call is impossible when none of them allows it.
 
 use std::collections::BTreeSet;
 
@@ -33,6 +36,8 @@ pub(super) struct Step {
     pub(super) answer: Option<Answer>,
     /// Whether an attempt that this call began may lose its lease, or its holder.
     pub(super) mortal: bool,
+    /// Whether the lease of an attempt that this call began was renewed.
+    pub(super) renewed: bool,
     /// Whether a claim of this key is stored that nobody heard of.
     pub(super) unheard: bool,
 }
@@ -42,14 +47,20 @@ pub(super) struct Step {
 enum Phase {
     /// Nobody has begun, or whoever has did nothing.
     Free,
-    Running {
-        mortal: bool,
-        probe: bool,
-        /// An older attempt's answer.
-        evidence: Option<String>,
-    },
-    Doubtful,
+    Running(Running),
+    /// What is judged to be in doubt, and what it is again if that is taken back.
+    Doubtful(Option<Running>),
     Done(String),
+}
+
+/// An attempt that runs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Running {
+    mortal: bool,
+    renewed: bool,
+    probe: bool,
+    /// An older attempt's answer.
+    evidence: Option<String>,
 }
 
 /// One thing that a key can be.
@@ -79,7 +90,7 @@ impl Specification for OneKey {
     }
 
     fn apply(step: &Step, state: &Self::State) -> (bool, Self::State) {
-        let lapsed = state.iter().flat_map(Standing::lapse);
+        let lapsed = state.iter().flat_map(Standing::change_by_itself);
         let before: BTreeSet<_> = state.iter().cloned().chain(lapsed).collect();
         let after: BTreeSet<_> = before.iter().flat_map(|s| s.after(step)).collect();
         (!after.is_empty(), after)
@@ -99,22 +110,21 @@ impl Standing {
         self
     }
 
-    /// What the end of a lease, or of its holder, leads to.
-    fn lapse(&self) -> Vec<Self> {
+    /// What the end of a lease, or of its holder, leads to, and what a late renewal does.
+    fn change_by_itself(&self) -> Vec<Self> {
         match &self.phase {
-            Phase::Running {
-                mortal: true,
-                evidence: Some(answer),
-                ..
-            } => vec![self.with(Phase::Done(answer.clone()))],
-            // A probe that says nothing leaves open what it was to look up, if anything is.
-            Phase::Running {
-                mortal: true,
-                probe: true,
-                ..
-            } => vec![self.with(Phase::Doubtful), self.with(Phase::Free)],
-            Phase::Running { mortal: true, .. } => vec![self.with(Phase::Doubtful)],
-            Phase::Running { .. } | Phase::Free | Phase::Doubtful | Phase::Done(_) => vec![],
+            Phase::Running(running) if running.mortal => {
+                if let Some(answer) = &running.evidence {
+                    return vec![self.with(Phase::Done(answer.clone()))];
+                }
+                let back = running.renewed.then(|| running.clone());
+                let mut all = vec![self.with(Phase::Doubtful(back))];
+                // A probe that says nothing leaves open what it was to look up, if anything is.
+                all.extend(running.probe.then(|| self.with(Phase::Free)));
+                all
+            }
+            Phase::Doubtful(Some(running)) => vec![self.with(Phase::Running(running.clone()))],
+            Phase::Running(_) | Phase::Free | Phase::Doubtful(None) | Phase::Done(_) => vec![],
         }
     }
 
@@ -136,11 +146,11 @@ impl Standing {
             Ask::Done(fence, answer) => self.done(*fence, answer),
             Ask::NotDone(fence) => self.not_done(*fence),
             Ask::Resolve(answer) => match (&self.phase, answer) {
-                (Phase::Doubtful, Some(answer)) => {
+                (Phase::Doubtful(_), Some(answer)) => {
                     vec![(self.with(Phase::Done(answer.clone())), Answer::Resolved)]
                 }
-                (Phase::Doubtful, None) => vec![(self.with(Phase::Free), Answer::Resolved)],
-                (Phase::Free | Phase::Running { .. } | Phase::Done(_), _) => vec![],
+                (Phase::Doubtful(_), None) => vec![(self.with(Phase::Free), Answer::Resolved)],
+                (Phase::Free | Phase::Running(_) | Phase::Done(_), _) => vec![],
             },
         }
     }
@@ -148,13 +158,13 @@ impl Standing {
     fn begin(&self, step: &Step) -> Vec<(Self, Answer)> {
         let mut all = match (&self.phase, step.on_doubt) {
             (Phase::Done(answer), _) => vec![(self.clone(), Answer::Replay(answer.clone()))],
-            (Phase::Running { .. }, _) => vec![(self.clone(), Answer::InFlight)],
-            (Phase::Free, _) | (Phase::Doubtful, OnDoubt::Retry) => {
+            (Phase::Running(_), _) => vec![(self.clone(), Answer::InFlight)],
+            (Phase::Free, _) | (Phase::Doubtful(_), OnDoubt::Retry) => {
                 vec![self.grant(step, false)]
             }
-            (Phase::Doubtful, OnDoubt::Hold) => vec![(self.clone(), Answer::InDoubt)],
+            (Phase::Doubtful(_), OnDoubt::Hold) => vec![(self.clone(), Answer::InDoubt)],
             // Too early to look, or not.
-            (Phase::Doubtful, OnDoubt::Probe) => {
+            (Phase::Doubtful(_), OnDoubt::Probe) => {
                 vec![(self.clone(), Answer::InDoubt), self.grant(step, true)]
             }
         };
@@ -163,7 +173,7 @@ impl Standing {
         if step.unheard {
             let own = all.iter().filter(|(_, said)| said_to_act(said));
             let lost: Vec<_> = own
-                .map(|(after, _)| (after.with(Phase::Doubtful), Answer::InDoubt))
+                .map(|(after, _)| (after.with(Phase::Doubtful(None)), Answer::InDoubt))
                 .collect();
             all.extend(lost);
         }
@@ -172,11 +182,12 @@ impl Standing {
 
     fn grant(&self, step: &Step, probe: bool) -> (Self, Answer) {
         let fence = self.fence + 1;
-        let mut after = self.with(Phase::Running {
+        let mut after = self.with(Phase::Running(Running {
             mortal: step.mortal || step.answer.is_none(),
+            renewed: step.renewed,
             probe,
             evidence: None,
-        });
+        }));
         after.fence = fence;
         after.silent.insert(fence);
         // How long the lease is, only its holder knows.
@@ -208,22 +219,17 @@ impl Standing {
                 }
                 all
             }
-            Phase::Running { .. } if latest => settled(),
-            Phase::Free | Phase::Doubtful if silent => settled(),
-            Phase::Running {
-                mortal,
-                probe,
-                evidence,
-            } if silent => {
-                let first = evidence.clone().unwrap_or_else(|| answer.to_owned());
-                let after = self.with(Phase::Running {
-                    mortal: *mortal,
-                    probe: *probe,
-                    evidence: Some(first),
-                });
+            Phase::Running(_) if latest => settled(),
+            Phase::Free | Phase::Doubtful(_) if silent => settled(),
+            Phase::Running(running) if silent => {
+                let first = running.evidence.clone();
+                let after = self.with(Phase::Running(Running {
+                    evidence: first.or_else(|| Some(answer.to_owned())),
+                    ..running.clone()
+                }));
                 vec![(after.heard(fence), Answer::Fenced)]
             }
-            Phase::Running { .. } | Phase::Free | Phase::Doubtful => {
+            Phase::Running(_) | Phase::Free | Phase::Doubtful(_) => {
                 vec![(self.clone(), Answer::Fenced)]
             }
         }
@@ -233,14 +239,14 @@ impl Standing {
         let (latest, after) = (fence == self.fence, self.clone().heard(fence));
         match &self.phase {
             Phase::Done(stored) => vec![(after, Answer::Stored(stored.clone()))],
-            Phase::Running {
+            Phase::Running(Running {
                 evidence: Some(answer),
                 ..
-            } if latest => {
+            }) if latest => {
                 let settled = after.with(Phase::Done(answer.clone()));
                 vec![(settled, Answer::Stored(answer.clone()))]
             }
-            Phase::Running { .. } | Phase::Doubtful if latest => {
+            Phase::Running(_) | Phase::Doubtful(_) if latest => {
                 vec![(after.with(Phase::Free), Answer::Released)]
             }
             // Said again.
@@ -248,11 +254,11 @@ impl Standing {
                 vec![(after, Answer::Released)]
             }
             // Nothing may be in doubt any more.
-            Phase::Doubtful => vec![
+            Phase::Doubtful(_) => vec![
                 (after.with(Phase::Free), Answer::Fenced),
                 (after, Answer::Fenced),
             ],
-            Phase::Running { .. } | Phase::Free => vec![(after, Answer::Fenced)],
+            Phase::Running(_) | Phase::Free => vec![(after, Answer::Fenced)],
         }
     }
 }

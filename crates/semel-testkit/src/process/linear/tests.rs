@@ -44,9 +44,18 @@ fn replay(answer: &str) -> Answer {
 
 /// Whether the calls of a key can be put into an order, with these fences in the log.
 fn linear(key: &str, exchanges: &[Exchange], fences: &[u64]) -> bool {
+    linear_with(key, exchanges, fences, &[])
+}
+
+/// As [`linear`], where the leases of some attempts were renewed.
+fn linear_with(key: &str, exchanges: &[Exchange], granted: &[u64], renewed: &[u64]) -> bool {
     let exchanges = BTreeMap::from([(key.to_owned(), exchanges.to_vec())]);
-    let fences = BTreeMap::from([(key.to_owned(), fences.iter().copied().collect())]);
-    check(&exchanges, &fences).is_ok()
+    let attempts = Attempts {
+        granted: granted.iter().copied().collect(),
+        renewed: renewed.iter().copied().collect(),
+    };
+    let attempts = BTreeMap::from([(key.to_owned(), attempts)]);
+    check(&exchanges, &attempts).is_ok()
 }
 
 #[test]
@@ -187,6 +196,23 @@ fn a_doubt_is_held_until_it_is_resolved() {
     let without = [killed, doubt, again];
     assert!(linear("hold-1", &with, &[1, 2]));
     assert!(!linear("hold-1", &without, &[1, 2]));
+}
+
+#[test]
+fn a_doubt_is_taken_back_only_by_a_renewal_or_a_clock_that_is_a_little_behind() {
+    let history = |after: u64| {
+        let again = 30 + after;
+        [
+            call(1, 0, 10, Ask::Begin, granted(1)),
+            call(2, 20, 30, Ask::Begin, Answer::InDoubt),
+            call(2, again, again + 10, Ask::Begin, Answer::InFlight),
+            call(1, again + 20, u64::MAX - 1, done(1, "a"), settled("a")),
+        ]
+    };
+    let (soon, later) = (CLOCK_BEHIND / 2, CLOCK_BEHIND * 2);
+    assert!(linear_with("hold-1", &history(later), &[1], &[1]));
+    assert!(!linear_with("hold-1", &history(later), &[1], &[]));
+    assert!(linear_with("hold-1", &history(soon), &[1], &[]));
 }
 
 #[test]
