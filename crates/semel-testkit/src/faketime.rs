@@ -6,7 +6,8 @@ use std::path::PathBuf;
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
 /// Returns the environment in which a process takes it to be earlier or later by this, as `+1h`.
-/// Its monotonic clock goes on as it does.
+/// Its monotonic clock goes on as it does. A process that is killed leaves two small files of the
+/// library behind in `/dev/shm`, so let it end.
 ///
 /// # Panics
 /// When libfaketime is not installed.
@@ -15,7 +16,7 @@ pub fn environment(offset: &str) -> [(&'static str, String); 4] {
     [
         ("LD_PRELOAD", library().display().to_string()),
         ("FAKETIME", offset.to_owned()),
-        ("DONT_FAKE_MONOTONIC", "1".to_owned()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
         ("NO_FAKE_STAT", "1".to_owned()),
     ]
 }

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::process::Signal;
 use semel::core::ledger::StateKind;
 use semel::{Admission, Effect, Engine, Lease, OnDoubt, Request, Timestamp};
 use semel_testkit::faketime;
@@ -172,7 +173,15 @@ async fn a_dead_lease_is_taken(nodes: &Nodes) -> Told {
 /// and a lease that it was granted lasts as long as any.
 async fn its_own_lease_is_like_any(nodes: &Nodes) -> Told {
     let from = nodes.database_time();
-    let _stopped = nodes.stop_with_lease(false, "retry-own");
+    let stopped = nodes.stop_with_lease(false, "retry-own");
+    let told = lasts_as_long_as_any(nodes, from).await;
+    stopped.signal(Signal::CONT);
+    let ended = stopped.wait();
+    assert!(ended.status.success(), "{}: {}", ended.status, ended.said);
+    told
+}
+
+async fn lasts_as_long_as_any(nodes: &Nodes, from: Timestamp) -> Told {
     let to = nodes.database_time();
     let (started, until) = nodes.lease_of("retry-own").await;
     between(from, started, to, "the start of a lease")?;
