@@ -1,5 +1,5 @@
 //! Whether what callers of a key heard can have been heard from one ledger: whether there is an order
-//! of the calls, each between its call and its return, in which the [specification](spec) of a key
+//! of the calls, each between its call and its return, in which the specification of a key (`spec.rs`)
 //! gives every answer. The search is that of Wing, Gong and Lowe, by the crate `todc-utils`.
 
 mod spec;
