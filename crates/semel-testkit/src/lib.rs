@@ -1,5 +1,6 @@
 //! What proves that Semel holds: used from tests only, never published.
 
+pub mod certificates;
 pub mod conformance;
 pub mod counted;
 pub mod differential;

@@ -12,6 +12,10 @@ pub(crate) fn without_password(url: &str) -> String {
         Some((place, query)) => (place, Some(query)),
         None => (rest, None),
     };
+    // Either a password has an unescaped `?`, or a value an `@`: nobody can tell which.
+    if query.is_some_and(|query| query.contains('@')) {
+        return format!("{scheme}://{HIDDEN}");
+    }
     // A password with an unescaped `/` or `@` is hidden, too.
     let place = match place.rsplit_once('@') {
         Some((login, host)) => match login.split_once(':') {
@@ -21,13 +25,24 @@ pub(crate) fn without_password(url: &str) -> String {
         None => place.to_owned(),
     };
     let query = query.map(|query| {
-        let pairs = query.split('&').map(|pair| match pair.split_once('=') {
-            Some(("password", _)) => format!("password={HIDDEN}"),
-            Some(_) | None => pair.to_owned(),
-        });
+        let pairs = query.split('&').map(shown);
         format!("?{}", pairs.collect::<Vec<_>>().join("&"))
     });
     format!("{scheme}://{place}{}", query.unwrap_or_default())
+}
+
+/// Shows a parameter whose name is plain and not that of a password: what has no name may be the rest
+/// of one.
+fn shown(pair: &str) -> String {
+    let plain = |name: &str| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    match pair.split_once('=') {
+        Some((name, _)) if !plain(name) || name.contains("password") => {
+            format!("{}={HIDDEN}", if plain(name) { name } else { HIDDEN })
+        }
+        Some(_) => pair.to_owned(),
+        None if pair.is_empty() => String::new(),
+        None => HIDDEN.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -42,9 +57,24 @@ mod tests {
             ("postgres://db:5432/x", "postgres://db:5432/x"),
             ("postgres://me:s3@db:5432/x", "postgres://me:***@db:5432/x"),
             ("postgres://me:s@/3@db/x?a=b", "postgres://me:***@db/x?a=b"),
+            ("postgres://me:s?3@db/x", "postgres://***"),
+            (
+                "postgres://db/x?password=s&3",
+                "postgres://db/x?password=***&***",
+            ),
+            ("postgres://db/x?p%61ssword=s3", "postgres://db/x?***=***"),
+            (
+                "postgres://db/x?sslpassword=s3",
+                "postgres://db/x?sslpassword=***",
+            ),
+            ("postgres://db/x?password=s@3", "postgres://***"),
             (
                 "postgresql://db/x?user=me&password=s3&a=b",
                 "postgresql://db/x?user=me&password=***&a=b",
+            ),
+            (
+                "postgres://me:s3@a,b:6/x?sslkey=/etc/k.pem&sslmode=verify-full&connections=4",
+                "postgres://me:***@a,b:6/x?sslkey=/etc/k.pem&sslmode=verify-full&connections=4",
             ),
         ] {
             assert_eq!(without_password(url), shown);

@@ -5,4 +5,5 @@ mod cuts;
 mod differential;
 mod engine;
 mod postgres;
+mod postgres_tls;
 mod simulation;

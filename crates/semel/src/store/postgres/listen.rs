@@ -7,10 +7,11 @@ use std::future::poll_fn;
 
 use semel_core::{Digest, KeyHash};
 use tokio::sync::mpsc;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 
 use super::fault::failed;
 use super::pool::in_time;
+use super::servers::Servers;
 use crate::store::Result;
 
 /// The keys that may wait to be heard; others are left to polling.
@@ -33,10 +34,9 @@ fn keys(text: &str) -> impl Iterator<Item = KeyHash> {
 }
 
 /// Listens until the receiver is dropped or the connection is lost.
-pub(super) async fn listen(config: &Config) -> Result<mpsc::Receiver<KeyHash>> {
+pub(super) async fn listen(servers: &Servers) -> Result<mpsc::Receiver<KeyHash>> {
     let doing = "listen to PostgreSQL";
-    let connecting = in_time(config.connect(NoTls)).await?;
-    let (client, mut connection) = connecting.map_err(|error| failed(doing, &error))?;
+    let (client, mut connection) = servers.connect().await?;
     let (sender, receiver) = mpsc::channel(HEARD_MAX);
     let hearing = async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {

@@ -8,10 +8,14 @@ mod listen;
 mod log;
 mod notify;
 mod pool;
+mod proof;
 mod reader;
 mod schema;
+mod servers;
 mod time;
+mod tls;
 mod transaction;
+mod url;
 mod writer;
 
 use std::path::PathBuf;
