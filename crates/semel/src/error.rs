@@ -123,9 +123,10 @@ impl Error {
             "dead" => Some("retry the operation once its cause is mended, or cancel it"),
             "expired" => Some("use a new key if the action shall happen again"),
             "fenced" => Some("read the operation again and decide on what it says now"),
-            "store_unavailable" => {
-                Some("check that the store's disk is there, writable and not full")
-            }
+            "store_unavailable" => Some(
+                "try again; if it lasts, check the store's disk (there, writable, not full) or its \
+                 server (up, within reach)",
+            ),
             "internal" => Some("run `semel verify` and restore from a backup if it finds damage"),
             _ => None,
         }

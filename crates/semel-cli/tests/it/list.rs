@@ -120,7 +120,7 @@ fn looking_makes_no_store_and_says_that_there_is_none() {
         125,
         "",
         "semel: the store is not available: there is no store at DIR/data/semel.db\n\
-         hint: check that the store's disk is there, writable and not full\n",
+         hint: try again; if it lasts, check the store's disk (there, writable, not full) or its server (up, within reach)\n",
     );
     assert!(!world.path("data").exists());
 }

@@ -10,6 +10,7 @@ mod list;
 mod log;
 mod orders;
 mod output;
+mod postgres;
 mod resolve;
 mod run;
 mod samples;

@@ -5,5 +5,6 @@ mod cuts;
 mod differential;
 mod engine;
 mod postgres;
+mod postgres_faults;
 mod postgres_tls;
 mod simulation;

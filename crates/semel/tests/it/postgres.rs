@@ -1,4 +1,4 @@
-//! What only a server can do to a store: nodes that share it, crashes, cut connections, refusals.
+//! What only a server can do to a store: nodes that share it, crashes, cut connections.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -193,28 +193,6 @@ async fn connections_that_are_cut_under_load_lose_nothing_that_was_told() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_down_is_unavailable_and_nothing_runs_until_it_is_back() {
-    let cluster = Cluster::start();
-    let engine = node(&cluster.database()).await;
-    cluster.crash();
-    let call = engine.effect("pay", key("order-7"));
-    let answer = call
-        .run(|_| async {
-            if true {
-                panic!("it ran")
-            }
-            Ok(0_u32)
-        })
-        .await;
-    let error = answer.expect_err("nothing can be stored");
-    assert_eq!(error.code(), "store_unavailable", "{error:?}");
-    cluster.start_again();
-    let call = engine.effect("pay", key("order-7"));
-    let done = call.run(|_| async { Ok(42) }).await;
-    assert_eq!(done.expect("the node recovers by itself").value, 42);
-}
-
 #[tokio::test]
 async fn a_newer_schema_is_refused() {
     let cluster = Cluster::shared();
@@ -232,44 +210,4 @@ async fn a_newer_schema_is_refused() {
         text.contains("format 99") && text.contains("newer version"),
         "{text}"
     );
-}
-
-#[tokio::test]
-async fn what_a_person_must_change_is_said() {
-    let cluster = Cluster::shared();
-    let url = cluster.database();
-    let name = url.rsplit('/').next().expect("a database");
-    cluster.sql(
-        name,
-        "CREATE ROLE locked LOGIN PASSWORD 'right'; CREATE ROLE poor LOGIN",
-    );
-    let cases = [
-        (cluster.url("locked:wrong", name), "check user and password"),
-        (cluster.url("locked", name), "put the password into the URL"),
-        (cluster.url("semel", "nowhere"), "create the database first"),
-        (cluster.url("poor", name), "GRANT CREATE ON DATABASE"),
-        (format!("{url}?sslmode=require"), "TLS"),
-        (format!("{url}?sslmode=verify-full"), "sslmode"),
-    ];
-    for (url, said) in cases {
-        let answer = open(&url).await;
-        let Err(StoreError::Refused(text)) = answer else {
-            panic!("{url}: {answer:?}");
-        };
-        assert!(text.contains(said), "{url}: {text}");
-        assert!(!text.contains("wrong") && !text.contains("right"), "{text}");
-    }
-}
-
-#[tokio::test]
-async fn a_full_server_is_asked_again_and_then_unavailable() {
-    let cluster = Cluster::shared();
-    let url = cluster.database();
-    let name = url.rsplit('/').next().expect("a database");
-    cluster.sql(name, "CREATE ROLE crowded LOGIN CONNECTION LIMIT 0");
-    let answer = open(&cluster.url("crowded", name)).await;
-    let Err(StoreError::Unavailable(text)) = answer else {
-        panic!("there is no room: {answer:?}");
-    };
-    assert!(text.contains("max_connections"), "{text}");
 }
