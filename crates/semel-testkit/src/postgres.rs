@@ -304,10 +304,16 @@ impl Cluster {
     pub fn stop_listening(&self) -> Stopped {
         let file = self.directory.join("data/postmaster.pid");
         let text = std::fs::read_to_string(file).expect("the server runs");
-        let pid = text.lines().next().and_then(|line| line.parse().ok());
-        let pid = pid.and_then(Pid::from_raw).expect("it has a process");
-        kill_process(pid, Signal::STOP).expect("it is stopped");
-        Stopped(pid)
+        Stopped::process(text.lines().next().unwrap_or_default())
+    }
+
+    /// Stops the process by which a standby receives what its primary writes.
+    ///
+    /// # Panics
+    /// When it is not receiving.
+    #[must_use]
+    pub fn stop_receiving(&self) -> Stopped {
+        Stopped::process(&self.sql("postgres", "SELECT pid FROM pg_stat_wal_receiver"))
     }
 
     fn control(&self, arguments: &[&str]) {
@@ -331,6 +337,23 @@ impl Cluster {
 /// A process that was stopped and goes on when this is dropped.
 #[derive(Debug)]
 pub struct Stopped(Pid);
+
+impl Stopped {
+    fn process(number: &str) -> Self {
+        let pid = number.parse().ok().and_then(Pid::from_raw);
+        let pid = pid.expect("it has a process");
+        kill_process(pid, Signal::STOP).expect("it is stopped");
+        Self(pid)
+    }
+
+    /// Lets it go on only to end.
+    ///
+    /// # Panics
+    /// When it is gone.
+    pub fn end(self) {
+        kill_process(self.0, Signal::TERM).expect("it is told to end");
+    }
+}
 
 impl Drop for Stopped {
     fn drop(&mut self) {

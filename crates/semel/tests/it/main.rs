@@ -5,6 +5,7 @@ mod cuts;
 mod differential;
 mod engine;
 mod postgres;
+mod postgres_failover;
 mod postgres_faults;
 mod postgres_tls;
 mod simulation;

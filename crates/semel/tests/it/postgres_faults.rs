@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use semel::store::StoreError;
+use semel::core::KeyHash;
 use semel::store::postgres::PostgresStore;
-use semel::{Engine, Error, Key};
+use semel::store::{Current, Store as _, StoreError};
+use semel::{Engine, Error, Key, Namespace};
 use semel_testkit::postgres::{Cluster, Setup};
 use tokio_postgres::NoTls;
 
@@ -207,6 +208,35 @@ async fn statements_that_may_not_take_their_time_are_said_and_idle_ones_do_no_ha
     drop(lock);
     cluster.sql("postgres", "ALTER ROLE locked RESET statement_timeout");
     node.recovers("statement").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_knows_of_a_statement_timeout_that_was_mended() {
+    let (cluster, url) = locked(&Setup::default());
+    let store = open(&url).await.expect("the store opens");
+    let short = "ALTER ROLE locked SET statement_timeout = '50ms'";
+    cluster.sql("postgres", short);
+    cluster.sql("postgres", CUT);
+    let lock = lock_tables(&cluster, "ledger").await;
+    let hash = KeyHash::of(&Namespace::default(), &Key::new("order-7").expect("a key"));
+    let error = store.load(&hash).await.expect_err("it may not wait");
+    expect(
+        "read",
+        &error,
+        "unavailable",
+        "statement_timeout is too short",
+    );
+
+    cluster.sql("postgres", "ALTER ROLE locked RESET statement_timeout");
+    let reading = tokio::spawn(async move { store.load(&hash).await });
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel' \
+                   AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > '200ms'";
+    while cluster.sql("postgres", waiting) != "1" {
+        assert!(!reading.is_finished(), "it may still not wait");
+    }
+    drop(lock);
+    let read = reading.await.expect("it ends").expect("it is read");
+    assert!(matches!(read, Current::Absent(_)), "{read:?}");
 }
 
 #[tokio::test]
