@@ -249,6 +249,7 @@ impl Engine {
     /// are answers. When the store fails, nothing may be done.
     pub async fn begin(&self, request: Request) -> Result<Admission> {
         let deadline = Instant::now() + request.wait;
+        let request = self.rooted(request).await?;
         let spec = request.spec()?;
         let subject = Subject::new(&request.namespace, &request.key);
         let begin = Begin {
@@ -287,6 +288,7 @@ impl Engine {
         queue: Option<Label>,
         run_at: Option<Timestamp>,
     ) -> Result<Receipt> {
+        let request = self.rooted(request).await?;
         let spec = if queue.is_some() {
             request.queued_spec()
         } else {
@@ -307,6 +309,18 @@ impl Engine {
         self.inner
             .receipt(&applied.current, replayed, None, applied.at)
             .await
+    }
+
+    /// Names the topmost operation that a step belongs to: its parent may be a step itself.
+    async fn rooted(&self, mut request: Request) -> Result<Request> {
+        if let Some(parent) = &mut request.parent {
+            let record = self.load(&request.namespace, &parent.key).await?;
+            let operation = record.as_deref().and_then(Record::operation);
+            if let Some(above) = operation.and_then(|operation| operation.spec.parent.as_ref()) {
+                parent.root = above.root.clone();
+            }
+        }
+        Ok(request)
     }
 
     /// Loads the record of an operation.

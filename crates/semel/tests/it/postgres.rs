@@ -63,6 +63,46 @@ async fn a_node_hears_of_what_another_one_settles() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_of_a_step_lies_with_the_topmost_operation_and_its_key_is_still_one_key() {
+    let url = Cluster::shared().database();
+    let engine = node(&url).await;
+    let mut parent = None;
+    let mut permits = vec![];
+    for name in ["order-7", "order-7/pay", "order-7/pay/notify", "x"] {
+        let mut request = Request::new("step", key(name));
+        if let Some((above, fence)) = parent {
+            request = request.parent(above, fence);
+        }
+        let begun = engine.begin(request).await;
+        let Ok(Admission::Execute(permit)) = begun else {
+            panic!("{name}: {begun:?}");
+        };
+        parent = Some((key(name), permit.fence()));
+        permits.push(permit);
+    }
+    let name = url.rsplit('/').next().expect("a database");
+    let buckets = "SELECT count(DISTINCT bucket) FROM semel.operations WHERE state = 'running'";
+    assert_eq!(Cluster::shared().sql(name, buckets), "1");
+    // Whoever comes without the parent meets the same operation.
+    for name in ["order-7/pay", "order-7/pay/notify", "x"] {
+        let met = engine
+            .begin(Request::new("step", key(name)).wait(Duration::ZERO))
+            .await;
+        assert!(matches!(met, Ok(Admission::Wait { .. })), "{name}: {met:?}");
+    }
+    for permit in permits.into_iter().rev() {
+        permit
+            .done(semel::Effect::Created, &1)
+            .await
+            .expect("it settles");
+    }
+    let met = engine.begin(Request::new("step", key("x"))).await;
+    assert!(matches!(met, Ok(Admission::Replay(_))), "{met:?}");
+    let verified = engine.verify().await.expect("it is verified");
+    assert_eq!(verified.difference, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_start_at_once_on_an_empty_database_all_start() {
     let url = Cluster::shared().database();
     let mut nodes = JoinSet::new();

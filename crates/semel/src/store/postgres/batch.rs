@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use semel_core::ledger::codec::{encode_entry, encode_record};
 use semel_core::ledger::{Operation, Record, Version};
 use semel_core::{KeyHash, Timestamp};
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Error, GenericClient, Row};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
 
+use super::pool::Parameter;
 use super::reader::{ALONG_MAX, column, current};
 use crate::store::bytes::pack;
 use crate::store::{
@@ -269,7 +270,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-const APPLY: &str = "SELECT n, outcome, place, record, packed, clock, heard FROM semel.apply(\
+pub(super) const APPLY: &str = "SELECT n, outcome, place, record, packed, clock, heard FROM semel.apply(\
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
     $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)";
 
@@ -282,54 +283,66 @@ pub(super) struct Call<'a> {
     pub(super) patience: &'a str,
 }
 
-/// Sends a batch, in whatever transaction the client is in. The changes are of different keys, in the
-/// order of their keys.
-pub(super) async fn apply<C: GenericClient>(
-    client: &C,
-    call: Call<'_>,
-    changes: &[&Prepared],
-) -> std::result::Result<Vec<Row>, Error> {
-    let mut columns = Columns::default();
-    for change in changes {
-        columns.push(change);
+/// A batch as the arguments of `semel.apply`. The changes are of different keys, in the order of their
+/// keys.
+pub(super) struct Arguments<'a> {
+    call: Call<'a>,
+    plain: bool,
+    columns: Columns<'a>,
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn new(call: Call<'a>, changes: &[&'a Prepared]) -> Self {
+        let mut columns = Columns::default();
+        for change in changes {
+            columns.push(change);
+        }
+        let plain = changes.len() >= MANY && changes.iter().all(|change| change.is_plain());
+        Self {
+            call,
+            plain,
+            columns,
+        }
     }
-    let plain = changes.len() >= MANY && changes.iter().all(|change| change.is_plain());
-    let c = columns;
-    let parameters: [(&(dyn ToSql + Sync), Type); 32] = [
-        (&call.batch, Type::INT8),
-        (&call.patience, Type::TEXT),
-        (&ALONG_MAX, Type::INT4),
-        (&plain, Type::BOOL),
-        (&c.kind, Type::INT2_ARRAY),
-        (&c.home, Type::INT2_ARRAY),
-        (&c.bucket, Type::INT2_ARRAY),
-        (&c.key_hash, Type::BYTEA_ARRAY),
-        (&c.place, Type::INT8_ARRAY),
-        (&c.expected, Type::INT8_ARRAY),
-        (&c.guard_place, Type::INT8_ARRAY),
-        (&c.guard_version, Type::INT8_ARRAY),
-        (&c.version, Type::INT8_ARRAY),
-        (&c.fence, Type::INT8_ARRAY),
-        (&c.state, Type::TEXT_ARRAY),
-        (&c.namespace, Type::TEXT_ARRAY),
-        (&c.key, Type::TEXT_ARRAY),
-        (&c.name, Type::TEXT_ARRAY),
-        (&c.door, Type::TEXT_ARRAY),
-        (&c.queue, Type::TEXT_ARRAY),
-        (&c.attempt, Type::INT4_ARRAY),
-        (&c.created_at, Type::TIMESTAMPTZ_ARRAY),
-        (&c.settled_at, Type::TIMESTAMPTZ_ARRAY),
-        (&c.lease_until, Type::TIMESTAMPTZ_ARRAY),
-        (&c.record, Type::BYTEA_ARRAY),
-        (&c.payload, Type::INT2_ARRAY),
-        (&c.replaces, Type::BOOL_ARRAY),
-        (&c.packed, Type::BYTEA_ARRAY),
-        (&c.stream_fence, Type::INT8_ARRAY),
-        (&c.at, Type::TIMESTAMPTZ_ARRAY),
-        (&c.command, Type::TEXT_ARRAY),
-        (&c.entry, Type::BYTEA_ARRAY),
-    ];
-    client.query_typed(APPLY, &parameters).await
+
+    /// Returns the parameters of [`APPLY`].
+    pub(super) fn parameters(&self) -> [Parameter<'_>; 32] {
+        let c = &self.columns;
+        [
+            (&self.call.batch, Type::INT8),
+            (&self.call.patience, Type::TEXT),
+            (&ALONG_MAX, Type::INT4),
+            (&self.plain, Type::BOOL),
+            (&c.kind, Type::INT2_ARRAY),
+            (&c.home, Type::INT2_ARRAY),
+            (&c.bucket, Type::INT2_ARRAY),
+            (&c.key_hash, Type::BYTEA_ARRAY),
+            (&c.place, Type::INT8_ARRAY),
+            (&c.expected, Type::INT8_ARRAY),
+            (&c.guard_place, Type::INT8_ARRAY),
+            (&c.guard_version, Type::INT8_ARRAY),
+            (&c.version, Type::INT8_ARRAY),
+            (&c.fence, Type::INT8_ARRAY),
+            (&c.state, Type::TEXT_ARRAY),
+            (&c.namespace, Type::TEXT_ARRAY),
+            (&c.key, Type::TEXT_ARRAY),
+            (&c.name, Type::TEXT_ARRAY),
+            (&c.door, Type::TEXT_ARRAY),
+            (&c.queue, Type::TEXT_ARRAY),
+            (&c.attempt, Type::INT4_ARRAY),
+            (&c.created_at, Type::TIMESTAMPTZ_ARRAY),
+            (&c.settled_at, Type::TIMESTAMPTZ_ARRAY),
+            (&c.lease_until, Type::TIMESTAMPTZ_ARRAY),
+            (&c.record, Type::BYTEA_ARRAY),
+            (&c.payload, Type::INT2_ARRAY),
+            (&c.replaces, Type::BOOL_ARRAY),
+            (&c.packed, Type::BYTEA_ARRAY),
+            (&c.stream_fence, Type::INT8_ARRAY),
+            (&c.at, Type::TIMESTAMPTZ_ARRAY),
+            (&c.command, Type::TEXT_ARRAY),
+            (&c.entry, Type::BYTEA_ARRAY),
+        ]
+    }
 }
 
 /// What became of a batch.

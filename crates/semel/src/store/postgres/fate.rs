@@ -74,6 +74,11 @@ impl Lost {
         if rows.is_empty() {
             return Ok(Found::Nothing);
         }
+        // It can be there and yet not on the standby that it was waiting for: what is committed after it
+        // waits for both.
+        let sql = "SELECT set_config('synchronous_commit', 'on', true), \
+                   pg_logical_emit_message(true, 'semel', '')";
+        pool.read(doing, sql, &[]).await?;
         let mut places = BTreeSet::new();
         for row in &rows {
             let place: Option<i64> = column(row, 0)?;

@@ -56,13 +56,14 @@ pub(super) fn current(row: &Row, first: usize) -> Result<Current> {
 pub(super) async fn look(pool: &Arc<Pool>, time: &Time) -> Result<u64> {
     let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, (SELECT (extract(epoch FROM at) * 1000000)::bigint \
                FROM semel.log ORDER BY seq DESC LIMIT 1), last_value FROM semel.numbers";
+    let sent = time.uptime();
     let rows = pool.read("read the ledger", sql, &[]).await?;
     let Some(row) = rows.first() else {
         return Err(StoreError::Corrupt(
             "`semel.numbers` cannot be read".to_owned(),
         ));
     };
-    time.hear(Timestamp(column(row, 0)?));
+    time.hear(Timestamp(column(row, 0)?), sent);
     if let Some(last) = column::<Option<i64>>(row, 1)? {
         time.stored(Timestamp(last));
     }
@@ -83,6 +84,7 @@ pub(super) async fn load(pool: &Arc<Pool>, time: &Time, keys: &[KeyHash]) -> Res
         (&hashes, Type::BYTEA_ARRAY),
         (&ALONG_MAX, Type::INT4),
     ];
+    let sent = time.uptime();
     let rows = pool.read("read a record", sql, &parameters).await?;
     let mut found: Vec<Current> = keys
         .iter()
@@ -90,7 +92,7 @@ pub(super) async fn load(pool: &Arc<Pool>, time: &Time, keys: &[KeyHash]) -> Res
         .collect();
     for row in &rows {
         match column::<Option<i32>>(row, 0)? {
-            None => time.hear(Timestamp(column(row, 4)?)),
+            None => time.hear(Timestamp(column(row, 4)?), sent),
             Some(n) => {
                 let index = usize::try_from(n).unwrap_or(0).checked_sub(1);
                 let slot = index.and_then(|index| found.get_mut(index));

@@ -62,10 +62,29 @@ impl Time {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Learns what the database says now.
-    pub(super) fn hear(&self, database: Timestamp) {
-        if let Source::Database(clock) = &self.source {
-            self.known().heard = Some((database, clock.read().uptime));
+    /// Returns this machine's monotonic clock.
+    pub(super) fn uptime(&self) -> Duration {
+        match &self.source {
+            Source::Database(clock) => clock.read().uptime,
+            Source::Given(clock) => clock.read().uptime,
+        }
+    }
+
+    /// Learns what the database said between the sending of a statement and now. Answers may overtake
+    /// each other: an estimate that fits what was said, and is later, is kept.
+    pub(super) fn hear(&self, database: Timestamp, sent: Duration) {
+        let Source::Database(clock) = &self.source else {
+            return;
+        };
+        let uptime = clock.read().uptime;
+        let mut known = self.known();
+        let latest = database.plus(uptime.saturating_sub(sent));
+        let fits = known.heard.is_some_and(|(at, heard)| {
+            let estimate = at.plus(uptime.saturating_sub(heard));
+            estimate >= database && estimate <= latest
+        });
+        if !fits {
+            known.heard = Some((database, uptime));
         }
     }
 
@@ -140,18 +159,30 @@ mod tests {
     #[test]
     fn the_time_is_the_databases_whatever_this_machine_believes() {
         let time = Time::of_database();
-        time.hear(THEN);
+        time.hear(THEN, time.uptime());
         let now = time.now();
         assert!(now >= THEN && now < THEN.plus(HOUR), "{now}");
         // A database whose clock was set is followed, in both directions.
-        time.hear(THEN.minus(HOUR * 24));
+        time.hear(THEN.minus(HOUR * 24), time.uptime());
         assert!(time.now() < THEN.minus(HOUR));
+    }
+
+    #[test]
+    fn an_answer_that_was_long_under_way_does_not_set_the_time_back() {
+        let time = Time::of_database();
+        let hour_ago = time.uptime().saturating_sub(HOUR);
+        time.hear(THEN.plus(HOUR / 2), time.uptime());
+        time.hear(THEN, hour_ago);
+        assert!(time.now() >= THEN.plus(HOUR / 2));
+        // It was said too lately for that to be true.
+        time.hear(THEN, time.uptime());
+        assert!(time.now() < THEN.plus(HOUR / 2));
     }
 
     #[test]
     fn the_time_is_never_behind_what_was_stored() {
         let time = Time::of_database();
-        time.hear(THEN.minus(HOUR));
+        time.hear(THEN.minus(HOUR), time.uptime());
         time.stored(THEN);
         assert_eq!(time.now(), THEN);
         // An answer that was overtaken changes nothing.

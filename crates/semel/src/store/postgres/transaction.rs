@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tokio_postgres::Transaction;
 
 use super::PostgresStore;
-use super::batch::{Call, Prepared, apply, written};
+use super::batch::{APPLY, Arguments, Call, Prepared, written};
 use super::fate::{Found, Lost};
 use super::fault::{failed, told};
 use super::notify::tell;
@@ -46,10 +46,15 @@ impl PostgresStore {
             patience: PATIENCE_ALONE,
         };
         let changes = [&prepared];
-        let applied = apply(transaction, call, &changes).await;
-        let rows = applied.map_err(|error| failed("settle in the transaction", &error))?;
+        let arguments = Arguments::new(call, &changes);
+        let parameters = arguments.parameters();
+        let sent = self.time.uptime();
+        let applied = transaction.query_typed(APPLY, &parameters);
+        let rows = applied
+            .await
+            .map_err(|error| failed("settle in the transaction", &error))?;
         let mut written = written(&rows, &changes)?;
-        self.time.hear(written.clock);
+        self.time.hear(written.clock, sent);
         let mut keys = woken(&written, &changes);
         if !written.heard {
             keys.clear();

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use semel_core::KeyHash;
 use semel_core::ledger::StateKind;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use super::batch::{Call, Prepared, Written, apply, written};
+use super::batch::{APPLY, Arguments, Call, Prepared, Written, written};
 use super::fate::{self, Lost, RETRY_WITHIN};
 use super::fault::{failed, told};
 use super::notify::tell;
@@ -91,13 +92,12 @@ impl Writer {
         let changes: Vec<&Prepared> = batch.iter().map(|(prepared, _)| prepared).collect();
         match self.send(&changes).await {
             Sent::Written(written, connection) => {
-                self.learn(&written, &changes);
                 let woken = woken(&written, &changes);
                 let found = found(&written.commits, &changes);
                 let heard = written.heard;
                 answer_all(batch, written.commits);
                 if heard && !woken.is_empty() {
-                    tell(connection, &woken).await;
+                    tell(*connection, &woken).await;
                 }
                 Some(found)
             }
@@ -151,15 +151,20 @@ impl Writer {
                     error,
                 })
             };
+            let sent = self.time.uptime();
+            let arguments = Arguments::new(Call { batch, patience }, changes);
+            let parameters = arguments.parameters();
             let client = match connection.client() {
                 Ok(client) => client,
                 Err(error) => return Sent::Refused(error),
             };
-            let call = Call { batch, patience };
-            let error = match in_time(apply(client, call, changes)).await {
+            let error = match in_time(client.query_typed(APPLY, &parameters)).await {
                 Ok(Ok(rows)) => {
                     return match written(&rows, changes) {
-                        Ok(written) => Sent::Written(written, connection),
+                        Ok(written) => {
+                            self.learn(&written, changes, sent);
+                            Sent::Written(written, Box::new(connection))
+                        }
                         Err(error) => Sent::Refused(error),
                     };
                 }
@@ -179,14 +184,18 @@ impl Writer {
                 Stopped::Others | Stopped::Patience => {
                     return Sent::InTheWay(failed("write to the ledger", &error));
                 }
-                Stopped::Refusal => return Sent::Refused(failed("write to the ledger", &error)),
+                Stopped::Refusal => {
+                    // A session keeps the settings that it began with; a new one may do better.
+                    connection.give_up();
+                    return Sent::Refused(failed("write to the ledger", &error));
+                }
             }
         }
     }
 
     /// Learns what the answer to a batch tells.
-    pub(super) fn learn(&self, written: &Written, changes: &[&Prepared]) {
-        self.time.hear(written.clock);
+    fn learn(&self, written: &Written, changes: &[&Prepared], sent: Duration) {
+        self.time.hear(written.clock, sent);
         for (commit, prepared) in written.commits.iter().zip(changes) {
             if let Ok(Commit::Done(current)) = commit {
                 self.time.stored(prepared.change.entry.at);
@@ -205,10 +214,7 @@ impl Writer {
             fate::Found::Written(commits) => commits,
             fate::Found::Nothing if started.elapsed() < RETRY_WITHIN => {
                 match self.send(&changes).await {
-                    Sent::Written(written, _) => {
-                        self.learn(&written, &changes);
-                        written.commits
-                    }
+                    Sent::Written(written, _) => written.commits,
                     Sent::Refused(error) | Sent::InTheWay(error) => {
                         changes.iter().map(|_| Err(error.clone())).collect()
                     }
@@ -236,7 +242,7 @@ impl Writer {
 
 /// How sending a batch ended.
 enum Sent {
-    Written(Written, Connection),
+    Written(Written, Box<Connection>),
     /// Nothing was written.
     Refused(StoreError),
     /// Nothing was written, as others hold what some change is about.
