@@ -4,6 +4,7 @@ mod batch;
 mod fate;
 mod fault;
 mod gate;
+mod guess;
 mod listen;
 mod log;
 mod notify;
@@ -30,6 +31,7 @@ use tokio_postgres::types::Type;
 
 use self::batch::{Prepared, bucket_at, number};
 use self::gate::Gate;
+use self::guess::Guess;
 use self::log::Horizon;
 use self::pool::{Parameter, Pool};
 use self::schema::Opened;
@@ -38,8 +40,8 @@ pub(crate) use self::transaction::{Ended, Settled};
 use self::writer::{Item, Writer};
 use super::bytes::{pack, read_progress, read_stamp, write_progress, write_stamp};
 use super::{
-    AbsentAsOf, Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Progress, Query,
-    Result, Store, StoreError, Stored,
+    AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, Page, Pending, Place, Progress,
+    Query, Result, Store, StoreError, Stored,
 };
 use crate::clock::Clock;
 
@@ -66,8 +68,12 @@ pub struct PostgresStore {
     changes: Gate<Item>,
     loads: Gate<Load>,
     horizon: Horizon,
+    guess: Guess,
     notes: Option<PathBuf>,
 }
+
+/// What is stored under a new key.
+const NOTHING: Current = Current::Absent(AbsentAsOf(0));
 
 /// A key to load, and who waits for it.
 type Load = (KeyHash, oneshot::Sender<Result<Current>>);
@@ -130,6 +136,7 @@ impl PostgresStore {
             changes,
             loads,
             horizon: Horizon::default(),
+            guess: Guess::default(),
             notes: None,
         };
         Ok((store, opened))
@@ -221,12 +228,15 @@ impl Store for PostgresStore {
         Box::pin(async move {
             let (sender, receiver) = oneshot::channel();
             self.loads.enter((*key, sender))?;
-            answer(receiver).await
+            let found = answer(receiver).await?;
+            self.guess.learn(&found);
+            Ok(found)
         })
     }
 
     fn assumed(&self) -> Option<Current> {
-        Some(Current::Absent(AbsentAsOf::default()))
+        let is_new = self.guess.is_new();
+        is_new.then_some(NOTHING)
     }
 
     fn load_at(&self, place: Place) -> Pending<'_, Result<Option<Stored>>> {
@@ -236,8 +246,15 @@ impl Store for PostgresStore {
     fn commit(&self, change: Change) -> Pending<'_, Result<Commit>> {
         Box::pin(async move {
             let (sender, receiver) = oneshot::channel();
+            let makes = matches!(change.expected, Expected::Absent(_));
             self.changes.enter((Prepared::new(change)?, sender))?;
-            answer(receiver).await
+            let commit = answer(receiver).await?;
+            match &commit {
+                Commit::Done(_) if makes => self.guess.learn(&NOTHING),
+                Commit::Conflict(found) if makes => self.guess.learn(found),
+                Commit::Done(_) | Commit::Conflict(_) | Commit::GuardChanged => {}
+            }
+            Ok(commit)
         })
     }
 
