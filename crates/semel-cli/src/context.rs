@@ -19,7 +19,7 @@ pub(crate) struct Context {
 impl Context {
     /// Opens the store; a file that is not there is made.
     pub(crate) async fn open(&self) -> Result<Engine, Failure> {
-        Ok(Engine::open(self.settings.store()).await?)
+        Ok(Engine::open(&frugal(self.settings.store())).await?)
     }
 
     /// Opens a store that must be there: a command that only looks must not make an empty one, and
@@ -59,6 +59,21 @@ impl Context {
     }
 }
 
+/// A command does one thing after the other: one connection to a server is enough for it, unless the URL
+/// says otherwise, and many commands at once leave room for each other.
+fn frugal(store: &str) -> String {
+    let is_server = ["postgres://", "postgresql://"];
+    let parameters = store.split_once('?').map(|(_, parameters)| parameters);
+    let says = |parameter: &str| parameter.starts_with("connections=");
+    if !is_server.iter().any(|scheme| store.starts_with(scheme))
+        || parameters.is_some_and(|parameters| parameters.split('&').any(says))
+    {
+        return store.to_owned();
+    }
+    let joint = if parameters.is_some() { '&' } else { '?' };
+    format!("{store}{joint}connections=1")
+}
+
 /// Quotes a word for the shell, where that is needed.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
@@ -72,6 +87,24 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_uses_one_connection_unless_the_url_says_otherwise() {
+        for (store, opened) in [
+            ("sqlite:/a?b", "sqlite:/a?b"),
+            ("postgres://h/d", "postgres://h/d?connections=1"),
+            (
+                "postgresql://h/d?sslmode=require",
+                "postgresql://h/d?sslmode=require&connections=1",
+            ),
+            (
+                "postgres://h/d?user=a&connections=4",
+                "postgres://h/d?user=a&connections=4",
+            ),
+        ] {
+            assert_eq!(frugal(store), opened);
+        }
+    }
 
     #[test]
     fn words_are_quoted_where_a_shell_would_read_them_otherwise() {

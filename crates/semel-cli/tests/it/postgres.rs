@@ -105,3 +105,53 @@ fn the_command_waits_for_a_connection_and_then_says_that_there_is_none() {
     assert!(command.wait().expect("it ends").success());
     assert!(world.path("ran").exists());
 }
+
+#[test]
+fn a_command_uses_one_connection_also_while_it_waits_for_another() {
+    let cluster = Cluster::start();
+    let url = cluster.url("semel", "postgres");
+    let world = World::new();
+    let run = [
+        "--store",
+        &url,
+        "run",
+        "--key",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "read line",
+    ];
+    let start = || {
+        let mut command = world.command(&run);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::null());
+        command.spawn().expect("it starts")
+    };
+    let sessions = || {
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel'";
+        let count = cluster.sql("postgres", sql);
+        count.parse::<u32>().expect("a number")
+    };
+    cluster.sql("postgres", "ALTER SYSTEM SET track_functions = 'all'");
+    cluster.sql("postgres", "SELECT pg_reload_conf()");
+    assert_eq!(world.semel(&["--store", &url, "list"]).code, 0);
+    let mut first = start();
+    let begun = "SELECT count(*) FROM semel.operations WHERE state = 'running'";
+    while sessions() == 0 || cluster.sql("postgres", begun) == "0" {
+        assert_eq!(first.try_wait().expect("it can be looked at"), None);
+    }
+    let mut second = start();
+    while sessions() < 2 {
+        assert_eq!(second.try_wait().expect("it can be looked at"), None);
+    }
+    // It has looked again and again by then.
+    let looks = "SELECT calls > 5 FROM pg_stat_user_functions WHERE funcname = 'look'";
+    while cluster.sql("postgres", looks) != "t" {
+        assert!(sessions() <= 2, "a second connection was opened");
+        assert_eq!(second.try_wait().expect("it can be looked at"), None);
+    }
+    drop(first.stdin.take());
+    for command in [&mut first, &mut second] {
+        command.wait().expect("it ends");
+    }
+}

@@ -318,7 +318,14 @@ impl Store for PostgresStore {
     }
 
     fn listen(&self) -> Pending<'_, Result<Option<mpsc::Receiver<KeyHash>>>> {
-        Box::pin(async { listen::listen(self.pool.config()).await.map(Some) })
+        Box::pin(async {
+            let servers = self.pool.config();
+            if servers.connections == 1 {
+                // Who is to use one connection polls.
+                return Ok(None);
+            }
+            listen::listen(servers).await.map(Some)
+        })
     }
 
     fn as_postgres(&self) -> Option<&PostgresStore> {
