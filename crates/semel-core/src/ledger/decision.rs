@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::record::{AttemptKind, Fence, Record, StateKind};
+use super::record::{AttemptKind, Fence, Record, State, StateKind};
 use crate::effect::Effect;
 use crate::time::Timestamp;
 
@@ -31,16 +31,21 @@ pub struct Write {
 
 impl Write {
     /// Says whether it settles an operation that was not settled before: only then may an effect be
-    /// committed together with it. A report that is merely kept, as evidence or as a contradiction,
-    /// would let the effect happen beside another one.
+    /// committed together with it. A report that is merely kept, as evidence or as a contradiction, or
+    /// that comes after another attempt's kept one, would let the effect happen beside another one.
     #[must_use]
     pub fn settles(&self, before: Option<&Record>) -> bool {
         let is_settled = |record: &Record| {
             let operation = record.operation();
             operation.is_some_and(|operation| operation.settled().is_some())
         };
+        let has_evidence = |record: &Record| {
+            let state = record.operation().map(|operation| &operation.state);
+            matches!(state, Some(State::Running { evidence: Some(_) }))
+        };
+        let was_done = before.is_some_and(|record| is_settled(record) || has_evidence(record));
         let reported = matches!(self.reply, Reply::Reported(reported) if !reported.conflict);
-        reported && !before.is_some_and(is_settled) && self.next.as_ref().is_some_and(is_settled)
+        reported && !was_done && self.next.as_ref().is_some_and(is_settled)
     }
 }
 

@@ -11,4 +11,5 @@ mod properties;
 mod rules;
 mod states;
 mod table;
+mod transactions;
 mod world;
