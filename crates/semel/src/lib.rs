@@ -49,3 +49,8 @@ pub use semel_core::{
     AttemptId, Class, Effect, Fingerprint, Key, Label, Lease, Namespace, Note, OnDoubt, Outcome,
     Payload, Policy, Probe, Retention, Timestamp,
 };
+
+// Their transactions are given to permits: the versions must be the same.
+pub use rusqlite;
+#[cfg(feature = "postgres")]
+pub use tokio_postgres;

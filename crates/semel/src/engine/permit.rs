@@ -22,7 +22,8 @@ use crate::store::{Chunk, Current, Place, StoreError};
 /// The right to act once, until its deadline.
 ///
 /// A permit must be ended by [`done`](Permit::done), [`failed`](Permit::failed),
-/// [`not_done`](Permit::not_done) or [`unknown`](Permit::unknown). Dropping it is a doubt: the
+/// [`not_done`](Permit::not_done) or [`unknown`](Permit::unknown), or by
+/// [`commit`](Permit::commit) in a transaction that holds the effect. Dropping it is a doubt: the
 /// effect may have happened, so the key is not free.
 #[derive(Debug)]
 #[must_use = "a dropped permit leaves its operation in doubt"]
@@ -436,7 +437,16 @@ impl Held {
         }
     }
 
-    async fn apply(&self, command: &Command, brought: &Brought) -> Result<Applied> {
+    /// Makes the command that reports a verdict.
+    pub(super) fn settle(&self, verdict: Verdict) -> Command {
+        Command::Settle(Settle {
+            attempt: self.attempt.clone(),
+            fence: self.fence,
+            verdict,
+        })
+    }
+
+    pub(super) async fn apply(&self, command: &Command, brought: &Brought) -> Result<Applied> {
         let assumed = self.current();
         self.inner
             .ledger
@@ -450,11 +460,7 @@ impl Held {
         verdict: Verdict,
         payload: Option<Bytes>,
     ) -> Result<Receipt> {
-        let command = Command::Settle(Settle {
-            attempt: self.attempt.clone(),
-            fence: self.fence,
-            verdict,
-        });
+        let command = self.settle(verdict);
         let brought = Brought {
             payload,
             parent: None,

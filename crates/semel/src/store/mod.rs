@@ -7,6 +7,7 @@ pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod sqlite;
+pub(crate) mod transaction;
 
 use std::fmt::Debug;
 use std::future::Future;

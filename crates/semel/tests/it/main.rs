@@ -8,4 +8,6 @@ mod postgres;
 mod postgres_failover;
 mod postgres_faults;
 mod postgres_tls;
+mod postgres_transactions;
+mod proxy;
 mod simulation;

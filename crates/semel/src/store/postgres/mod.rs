@@ -36,7 +36,7 @@ use self::log::Horizon;
 use self::pool::{Parameter, Pool};
 use self::schema::Opened;
 use self::time::Time;
-pub(crate) use self::transaction::{Ended, Settled};
+pub(crate) use self::transaction::Settled;
 use self::writer::{Item, Writer};
 use super::bytes::{pack, read_progress, read_stamp, write_progress, write_stamp};
 use super::{
