@@ -12,6 +12,7 @@ mod nodes_paused;
 mod paused;
 mod places;
 mod readonly;
+mod transactions;
 mod wal;
 
 use std::os::unix::fs::PermissionsExt as _;

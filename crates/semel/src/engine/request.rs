@@ -137,7 +137,8 @@ impl Request {
     }
 
     /// Says that the effect will be committed together with its report, by
-    /// [`Permit::commit`](crate::Permit::commit). Then an attempt that was not heard of again did
+    /// [`Permit::commit`](crate::Permit::commit) or
+    /// [`Permit::commit_sqlite`](crate::Permit::commit_sqlite). Then an attempt that was not heard of again did
     /// nothing, or can no longer commit: a doubt is retried, however late.
     #[must_use]
     pub fn transactional(self) -> Self {

@@ -118,6 +118,12 @@ pub trait Store: Send + Sync + Debug {
         None
     }
 
+    /// Returns the store if it is in SQLite, where a transaction of the caller's own can settle.
+    #[doc(hidden)]
+    fn as_sqlite(&self) -> Option<&sqlite::SqliteStore> {
+        None
+    }
+
     /// Returns a directory beside the store where notes of unstored outcomes can wait.
     fn notes(&self) -> Option<PathBuf>;
 

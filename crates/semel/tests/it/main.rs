@@ -11,3 +11,4 @@ mod postgres_tls;
 mod postgres_transactions;
 mod proxy;
 mod simulation;
+mod sqlite_transactions;

@@ -464,7 +464,13 @@ async fn teller(bank: Arc<Bank>, engine: Engine, keys: Vec<String>, mut dice: Di
                 continue;
             }
             match act(&mut client, &killer, permit, &name, &mut dice).await {
-                Ok(()) => break,
+                Ok(()) => {
+                    let sql = "SELECT count(*) FROM moved WHERE key = $1";
+                    let row = killer.query_one(sql, &[&name]).await;
+                    let moved: i64 = row.expect("it counts").get(0);
+                    assert_eq!(moved, 1, "{name} was told to be done");
+                    break;
+                }
                 // It is asked again, and says what became of it.
                 Err(None) => {}
                 Err(Some(error)) => {

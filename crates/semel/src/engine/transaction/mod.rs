@@ -2,6 +2,7 @@
 
 #[cfg(feature = "postgres")]
 mod postgres;
+mod sqlite;
 
 use std::sync::Arc;
 use std::time::Duration;

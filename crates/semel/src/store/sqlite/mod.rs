@@ -14,6 +14,7 @@ mod reader;
 mod schema;
 mod seal;
 mod shared;
+mod transaction;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ use tokio::sync::oneshot;
 use self::index::Hash;
 use self::reader::Found;
 use self::shared::{Shared, poisoned};
+pub(crate) use self::transaction::{Settled, roll_back};
 use self::writer::{Copies, Item, Next, PackedPayload, Prepared, Writer};
 use super::bytes;
 use super::group::{Direct, Group, Refused};
@@ -211,7 +213,8 @@ impl SqliteStore {
         self.ask(mark).await
     }
 
-    async fn write(&self, change: Change) -> Result<Commit> {
+    /// Makes the bytes of a change, in the caller's thread.
+    fn prepare(change: Change) -> Result<Box<Prepared>> {
         let payload = match change.payload {
             NewPayload::Keep => PackedPayload::Keep,
             NewPayload::Bytes { bytes, replaces } => PackedPayload::Bytes {
@@ -221,9 +224,8 @@ impl SqliteStore {
             NewPayload::Stream(fence) => PackedPayload::Stream(fence),
             NewPayload::Erase => PackedPayload::Erase,
         };
-        let key = change.key;
-        let prepared = Box::new(Prepared {
-            key,
+        Ok(Box::new(Prepared {
+            key: change.key,
             expected: change.expected,
             entry: encode_entry(&change.entry),
             next: change.next.map(|record| {
@@ -234,7 +236,12 @@ impl SqliteStore {
             payload,
             guard: change.guard,
             changes_settled: changes_settled(&change.entry),
-        });
+        }))
+    }
+
+    async fn write(&self, change: Change) -> Result<Commit> {
+        let key = change.key;
+        let prepared = Self::prepare(change)?;
         let age = prepared.is_settled().then(|| self.shared.cache.age(&key));
         let (commit, spent) = self.ask(|sender| Item::Change(prepared, sender)).await?;
         if let (Some(age), Commit::Done(Current::Stored(stored))) = (age, &commit)
@@ -340,6 +347,10 @@ impl Store for SqliteStore {
             let progress = stored.map(|bytes| bytes::read_progress(&bytes)).transpose();
             self.named(progress.map(Option::unwrap_or_default))
         })
+    }
+
+    fn as_sqlite(&self) -> Option<&SqliteStore> {
+        Some(self)
     }
 
     fn notes(&self) -> Option<PathBuf> {

@@ -32,6 +32,8 @@ pub(super) enum Role {
     Read,
     /// Writing the log back, and nothing else.
     WriteBack,
+    /// The caller's own.
+    Outside,
 }
 
 impl Role {
@@ -42,6 +44,8 @@ impl Role {
             Self::Write => 8 * 1024,
             Self::Read => 32 * 1024,
             Self::WriteBack => 256,
+            // What SQLite has without being asked.
+            Self::Outside => 2_000,
         }
     }
 }
@@ -259,7 +263,8 @@ fn configure(connection: &Connection, role: Role) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     // Without this, binding a value prepares a statement anew to see whether another plan suits it.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    let is_ours = role != Role::Outside;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, is_ours)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! answers each after COMMIT has returned.
 
 mod item;
+pub(super) mod outside;
 mod payloads;
 mod rows;
 mod statements;
@@ -111,24 +112,6 @@ impl Writer {
         }
     }
 
-    /// Refuses a log that ends before what is stored: its last group is gone, and the next one
-    /// would take the numbers of rows that exist.
-    fn refuse_short_log(&self, fold: &Fold) -> Result<()> {
-        let newest: Option<i64> = self
-            .connection
-            .prepare_cached("SELECT max(id) FROM operations")
-            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-            .map_err(|error| failed("look for the newest record", &error))?;
-        let newest = newest.map_or(0, i64::cast_unsigned).max(fold.batch_end);
-        if newest >= self.rows.next_seq {
-            return Err(StoreError::Corrupt(format!(
-                "the log ends with entry {}, but there are records up to entry {newest}",
-                self.rows.next_seq - 1
-            )));
-        }
-        Ok(())
-    }
-
     pub(super) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
@@ -163,7 +146,7 @@ impl Writer {
             *self.shared.stamp.write().unwrap_or_else(poisoned) = Some(stamp);
         }
         drop(tail);
-        self.refuse_short_log(&fold)?;
+        refuse_short_log(&self.connection, &fold, self.rows.next_seq)?;
         self.data_version = version;
         self.stale = false;
         Ok(())
@@ -368,6 +351,23 @@ impl Writer {
     }
 }
 
+/// Refuses a log that ends before what is stored: its last group is gone, and the next one would take
+/// the numbers of rows that exist.
+fn refuse_short_log(connection: &Connection, fold: &Fold, next_seq: u64) -> Result<()> {
+    let newest: Option<i64> = connection
+        .prepare_cached("SELECT max(id) FROM operations")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map_err(|error| failed("look for the newest record", &error))?;
+    let newest = newest.map_or(0, i64::cast_unsigned).max(fold.batch_end);
+    if newest >= next_seq {
+        return Err(StoreError::Corrupt(format!(
+            "the log ends with entry {}, but there are records up to entry {newest}",
+            next_seq - 1
+        )));
+    }
+    Ok(())
+}
+
 /// Says that another process does not end its turn.
 pub(super) fn no_turn() -> StoreError {
     StoreError::Unavailable(format!(
@@ -377,7 +377,7 @@ pub(super) fn no_turn() -> StoreError {
     ))
 }
 
-fn unlocked(error: &std::io::Error) -> StoreError {
+pub(super) fn unlocked(error: &std::io::Error) -> StoreError {
     StoreError::Unavailable(format!("the store's lock files cannot be used: {error}"))
 }
 
