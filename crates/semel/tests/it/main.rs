@@ -3,6 +3,7 @@
 mod conformance;
 mod cuts;
 mod differential;
+mod effects;
 mod engine;
 mod postgres;
 mod postgres_failover;
