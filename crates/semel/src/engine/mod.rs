@@ -15,7 +15,6 @@ mod renew;
 mod replays;
 mod request;
 mod sweep;
-#[cfg(feature = "postgres")]
 mod transaction;
 mod verify;
 mod wait;

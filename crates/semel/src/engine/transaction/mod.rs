@@ -5,7 +5,6 @@ mod postgres;
 mod sqlite;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use semel_core::ledger::Command;
 use semel_core::{Digest, Effect, Note, Outcome, Payload, Verdict};
@@ -21,10 +20,6 @@ use crate::store::StoreError;
 /// How often a report is decided anew before it is given up: each round lost means that another
 /// command on the same operation won.
 const ROUNDS_MAX: usize = 16;
-
-/// How long an answer waits until the ledger knows that nothing was done, so that whoever begins again
-/// at once may act; a store that is not there then is told later.
-const GIVE_BACK_WAIT: Duration = Duration::from_secs(5);
 
 /// A report of success that is to be committed with its effect.
 struct Report {

@@ -1,6 +1,7 @@
 //! The caller's transaction is one of `tokio_postgres`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use semel_core::Effect;
 use semel_core::ledger::Action;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 use tokio_postgres::Transaction;
 
-use super::{GIVE_BACK_WAIT, ROUNDS_MAX, Report, crowded, elsewhere};
+use super::{ROUNDS_MAX, Report, crowded, elsewhere};
 use crate::engine::ledger::{Applied, Settling};
 use crate::engine::permit::{Held, Permit};
 use crate::error::{Error, Result};
@@ -16,6 +17,10 @@ use crate::receipt::Receipt;
 use crate::store::Store as _;
 use crate::store::postgres::{PostgresStore, Settled};
 use crate::store::transaction::{Ended, Wrote};
+
+/// How long an answer waits until the ledger knows that nothing was done, so that whoever begins again
+/// at once may act; a store that is not there then is told later.
+const GIVE_BACK_WAIT: Duration = Duration::from_secs(5);
 
 impl Permit {
     /// Reports success in the caller's own transaction and commits it: the effect that it holds and
