@@ -23,6 +23,9 @@ const COMMIT: &[u8] = b"COMMIT\0";
 /// What every account holds at first.
 const OPENING: i64 = 1_000;
 
+/// The longest that a caller in a hurry waits for its commit: about as long as one takes.
+const HURRY_MAX: Duration = Duration::from_millis(5);
+
 const TABLES: &str = "
     CREATE TABLE account (id integer PRIMARY KEY, balance bigint NOT NULL);
     CREATE TABLE moved (key text NOT NULL);
@@ -434,6 +437,10 @@ async fn a_constraint_that_fails_at_commit_is_an_error_and_can_be_begun_again() 
     bank.assert_moved(1).await;
 }
 
+/// Cuts all connections of the nodes.
+const CUT_NODES: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+    WHERE application_name = 'semel' AND datname = current_database()";
+
 /// One caller under load: it transfers until it hears that each of its transfers is done.
 async fn teller(bank: Arc<Bank>, engine: Engine, keys: Vec<String>, mut dice: Dice) {
     let killer = connect(&bank.url).await;
@@ -462,6 +469,9 @@ async fn teller(bank: Arc<Bank>, engine: Engine, keys: Vec<String>, mut dice: Di
             if dice.below(8) == 0 {
                 drop(permit);
                 continue;
+            }
+            if dice.below(32) == 0 {
+                killer.batch_execute(CUT_NODES).await.expect("they are cut");
             }
             match act(&mut client, &killer, permit, &name, &mut dice).await {
                 Ok(()) => {
@@ -513,13 +523,19 @@ async fn act(
         return Err(None);
     }
     let commit = permit.commit(transaction, Effect::Updated, &name);
-    let answer = if dice.below(4) == 0 {
-        let sql = format!("SELECT pg_terminate_backend({pid})");
-        let (answer, killed) = tokio::join!(commit, killer.batch_execute(&sql));
-        killed.expect("it is killed, or gone");
-        answer
-    } else {
-        commit.await
+    let answer = match dice.below(8) {
+        0 | 1 => {
+            let sql = format!("SELECT pg_terminate_backend({pid})");
+            let (answer, killed) = tokio::join!(commit, killer.batch_execute(&sql));
+            killed.expect("it is killed, or gone");
+            answer
+        }
+        // The caller goes away in the middle, wherever that is.
+        2 => match tokio::time::timeout(dice.up_to(HURRY_MAX), commit).await {
+            Ok(answer) => answer,
+            Err(_) => return Err(None),
+        },
+        _ => commit.await,
     };
     answer.map(drop).map_err(Some)
 }

@@ -335,6 +335,7 @@ async fn a_snapshot_that_others_have_overtaken_is_an_error_and_can_be_begun_agai
     let answer = permit.commit_sqlite(transaction, Effect::Updated, &seen);
     let error = answer.expect_err("it is too old");
     assert_eq!(error.code(), "store_unavailable", "{error:?}");
+    assert!(error.to_string().contains("begin it anew"), "{error}");
     again(&node).await;
     bank.assert_moved(1);
 }
@@ -348,6 +349,7 @@ async fn a_transaction_that_does_not_end_makes_the_store_unavailable_and_not_for
     let answer = node.engine.begin(order().key(key("order-8"))).await;
     let error = answer.expect_err("nobody else can write");
     assert_eq!(error.code(), "store_unavailable", "{error:?}");
+    assert!(error.to_string().contains("has not ended"), "{error}");
     transaction.commit().expect("it is committed");
     bank.assert_moved(1);
     drop(permit(&node.engine, order().key(key("order-8"))).await);

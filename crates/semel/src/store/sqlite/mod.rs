@@ -410,7 +410,20 @@ fn failed(doing: &str, error: &rusqlite::Error) -> StoreError {
             StoreError::Refused(format!("the file is not a SQLite database ({error})"))
         }
         Some(ErrorCode::DiskFull) => StoreError::Unavailable(format!("{text}: the disk is full")),
+        Some(ErrorCode::DatabaseBusy) => {
+            StoreError::Unavailable(format!("{text}; {}", busy(error)))
+        }
         Some(_) | None => StoreError::Unavailable(text),
+    }
+}
+
+/// Says what keeps a transaction from writing.
+fn busy(error: &rusqlite::Error) -> &'static str {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    if code == Some(rusqlite::ffi::SQLITE_BUSY_SNAPSHOT) {
+        "others have written since it began to read: begin it anew, with BEGIN IMMEDIATE"
+    } else {
+        "another transaction on the file has not ended in time"
     }
 }
 
