@@ -265,6 +265,11 @@ impl Cluster {
         String::from_utf8_lossy(&psql.stdout).trim().to_owned()
     }
 
+    /// Partitions the ledger of a database as `docs/scale.md` tells its readers to.
+    pub fn partition(&self, database: &str) {
+        self.sql(database, include_str!("../../../docs/sql/partition.sql"));
+    }
+
     /// Kills the server as a crash would: nothing is written back.
     pub fn crash(&self) {
         self.control(&["-m", "immediate", "stop"]);
@@ -453,5 +458,43 @@ impl Bed for PostgresBed {
 
     fn clock(&self) -> &Arc<ManualClock> {
         &self.clock
+    }
+}
+
+/// As [`PostgresBed`], with partitioned tables.
+#[derive(Debug)]
+pub struct PartitionedBed {
+    bed: PostgresBed,
+    partitioned: tokio::sync::OnceCell<()>,
+}
+
+impl PartitionedBed {
+    /// Makes an empty database for a store with this clock.
+    #[must_use]
+    pub fn new(clock: &Arc<ManualClock>) -> Self {
+        Self {
+            bed: PostgresBed::new(clock),
+            partitioned: tokio::sync::OnceCell::new(),
+        }
+    }
+}
+
+impl Bed for PartitionedBed {
+    fn open(&self) -> Pending<'_, Arc<dyn Store>> {
+        Box::pin(async {
+            let partition = || async {
+                // The first start makes the tables.
+                drop(self.bed.open().await);
+                let url = &self.bed.url;
+                let database = url.rsplit('/').next().expect("a database");
+                Cluster::shared().partition(database);
+            };
+            self.partitioned.get_or_init(partition).await;
+            self.bed.open().await
+        })
+    }
+
+    fn clock(&self) -> &Arc<ManualClock> {
+        self.bed.clock()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use semel_testkit::conformance::hand::{complete, spec};
 use semel_testkit::conformance::{self, Bed, ManualClock, MemoryBed, SqliteBed};
 use semel_testkit::pgbouncer::BouncedBed;
-use semel_testkit::postgres::PostgresBed;
+use semel_testkit::postgres::{PartitionedBed, PostgresBed};
 
 fn memory() -> Arc<dyn Bed> {
     Arc::new(MemoryBed::new(&Arc::new(ManualClock::default())))
@@ -19,6 +19,10 @@ fn postgres() -> Arc<dyn Bed> {
     Arc::new(PostgresBed::new(&Arc::new(ManualClock::default())))
 }
 
+fn partitioned() -> Arc<dyn Bed> {
+    Arc::new(PartitionedBed::new(&Arc::new(ManualClock::default())))
+}
+
 fn bounced() -> Arc<dyn Bed> {
     Arc::new(BouncedBed::new(&Arc::new(ManualClock::default())))
 }
@@ -26,7 +30,7 @@ fn bounced() -> Arc<dyn Bed> {
 macro_rules! conforms {
     ($($group:ident),*) => {
         $(mod $group {
-            use super::{bounced, conformance, memory, postgres, sqlite};
+            use super::{bounced, conformance, memory, partitioned, postgres, sqlite};
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn in_memory() {
@@ -47,6 +51,11 @@ macro_rules! conforms {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn in_postgres() {
                 conformance::run(conformance::$group::CASES, postgres).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn in_partitioned_postgres() {
+                conformance::run(conformance::$group::CASES, partitioned).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

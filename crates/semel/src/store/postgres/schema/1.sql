@@ -84,13 +84,15 @@ CREATE TABLE semel.marks (
 -- The functions are the statements that a node sends, kept here so that the server plans them once for
 -- each of its processes, also behind a pgbouncer that gives every transaction to another one. They decide
 -- nothing: they compare versions, write what they were given, and return what is stored. They go from row
--- to row by the index, whatever the planner knew about the tables when it was first asked.
+-- to row by the index, whatever the planner knew about the tables when it was first asked. Of partitioned
+-- tables it would plan every statement anew, as a plan for one partition seems cheaper than one for all.
 
 -- Returns what is stored under keys, with payloads up to a size. A key that is not there gives no row,
 -- and the last row, with no number, has only the time.
 CREATE FUNCTION semel.look(a_home smallint[], a_key_hash bytea[], a_along integer)
 RETURNS TABLE (n integer, place bigint, record bytea, packed bytea, clock bigint)
-LANGUAGE plpgsql VOLATILE SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
