@@ -1,22 +1,30 @@
 //! Housekeeping: what time does to operations, in bounded slices.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use semel_core::Timestamp;
 use semel_core::clock::sweep;
-use semel_core::ledger::{Command, Expire, Horizon, Record, StateKind};
+use semel_core::ledger::{Command, Decision, Expire, Horizon, Record, StateKind};
+use tokio::task::JoinSet;
 
 use super::ledger::{Brought, Subject};
 use super::{Engine, Inner};
 use crate::error::{Error, Result};
-use crate::store::{Pass, Progress, Query};
+use crate::store::{Pass, Progress, Query, StoreError};
 
 /// How many running operations one sweep looks at.
 const RUNNING_MAX: usize = 1_000;
 
 /// How many settled operations one sweep looks at.
 const SETTLED_MAX: usize = 1_000;
+
+/// How many commands of a sweep go at once: a store writes them together, and others get their turn.
+const TOGETHER: usize = 128;
+
+/// How much sooner the background sweep comes again while a pass of retention is under way: a large
+/// store would otherwise grow faster than it is cleared.
+const SOONER: u32 = 30;
 
 /// What one sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +35,8 @@ pub struct Swept {
     pub buried: usize,
     /// Tombstones and stubs that were dropped.
     pub dropped: usize,
+    /// Whether the pass of retention is not over: the next sweep goes on with it.
+    pub unfinished: bool,
 }
 
 impl Engine {
@@ -58,16 +68,18 @@ impl Engine {
 
 /// Sweeps again and again until the engine is gone.
 pub(super) async fn run(inner: Weak<Inner>, pause: Duration) {
+    let mut next = pause;
     loop {
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(next).await;
         let Some(inner) = inner.upgrade() else { return };
         // A sweep that failed leaves its work to the next one.
-        drop(inner.sweep().await);
+        let unfinished = inner.sweep().await.is_ok_and(|swept| swept.unfinished);
+        next = if unfinished { pause / SOONER } else { pause };
     }
 }
 
 impl Inner {
-    async fn sweep(&self) -> Result<Swept> {
+    async fn sweep(self: &Arc<Self>) -> Result<Swept> {
         let store = &self.ledger.store;
         let stored = store.sweep_progress(None).await?;
         let mut progress = stored;
@@ -82,6 +94,7 @@ impl Inner {
         }
         if let Some(pass) = progress.retention {
             progress.retention = self.retain(pass, &mut swept).await?;
+            swept.unfinished = progress.retention.is_some();
         }
         if progress != stored {
             store.sweep_progress(Some(progress)).await?;
@@ -95,7 +108,7 @@ impl Inner {
     }
 
     /// Ends the leases that are over.
-    async fn expire(&self, progress: &mut Progress) -> Result<usize> {
+    async fn expire(self: &Arc<Self>, progress: &mut Progress) -> Result<usize> {
         let query = Query {
             states: vec![StateKind::Running],
             cursor: progress.running,
@@ -105,17 +118,13 @@ impl Inner {
         let page = self.ledger.store.list(query).await?;
         progress.running = page.next;
         let now = self.ledger.store.now();
-        let mut expired = 0;
-        for stored in page.items {
-            let Some(operation) = stored.record.operation() else {
-                continue;
-            };
-            if operation.kind_at(now) != StateKind::Running {
-                let command = Command::Expire(Expire { gone: None });
-                expired += usize::from(self.order(&stored.record, &command).await?);
-            }
-        }
-        Ok(expired)
+        let over = page.items.into_iter().filter(|stored| {
+            let operation = stored.record.operation();
+            operation.is_some_and(|operation| operation.kind_at(now) != StateKind::Running)
+        });
+        let expire = Command::Expire(Expire { gone: None });
+        let orders = over.map(|stored| (stored.record, expire.clone()));
+        self.order_all(orders.collect()).await
     }
 
     /// Finds out up to when retention may act, if it may.
@@ -130,7 +139,7 @@ impl Inner {
     }
 
     /// Applies retention to a slice of the settled operations; returns what is left of the pass.
-    async fn retain(&self, pass: Pass, swept: &mut Swept) -> Result<Option<Pass>> {
+    async fn retain(self: &Arc<Self>, pass: Pass, swept: &mut Swept) -> Result<Option<Pass>> {
         let horizon = Horizon(pass.horizon);
         let query = Query {
             states: vec![
@@ -145,23 +154,46 @@ impl Inner {
             ..Query::default()
         };
         let page = self.ledger.store.list(query).await?;
+        let now = self.ledger.store.now();
+        let (mut bury, mut drop) = (vec![], vec![]);
         for stored in page.items {
-            match &*stored.record {
-                Record::Operation(_) => {
-                    let buried = self.order(&stored.record, &Command::Bury(horizon)).await?;
-                    swept.buried += usize::from(buried);
-                }
-                Record::Tombstone(_) | Record::Stub(_) => {
-                    let dropped = self.order(&stored.record, &Command::Drop(horizon)).await?;
-                    swept.dropped += usize::from(dropped);
-                }
+            let (orders, command) = match &*stored.record {
+                Record::Operation(_) => (&mut bury, Command::Bury(horizon)),
+                Record::Tombstone(_) | Record::Stub(_) => (&mut drop, Command::Drop(horizon)),
+            };
+            // Most are not due: what was just read tells that, without asking the store again.
+            let decision = (self.ledger.rules)(Some(&stored.record), &command, now);
+            if matches!(decision, Ok(Decision::Write(_))) {
+                orders.push((stored.record, command));
             }
         }
+        swept.buried += self.order_all(bury).await?;
+        swept.dropped += self.order_all(drop).await?;
         let next = page.next;
         Ok(next.map(|after| Pass {
             after: Some(after),
             ..pass
         }))
+    }
+
+    /// Carries commands out, many at once; returns how many changed something.
+    async fn order_all(self: &Arc<Self>, orders: Vec<(Arc<Record>, Command)>) -> Result<usize> {
+        let mut changed = 0;
+        for orders in orders.chunks(TOGETHER) {
+            let mut ordered = JoinSet::new();
+            for (record, command) in orders {
+                let (inner, record) = (Arc::clone(self), Arc::clone(record));
+                let command = command.clone();
+                ordered.spawn(async move { inner.order(&record, &command).await });
+            }
+            while let Some(order) = ordered.join_next().await {
+                let order = order.map_err(|error| {
+                    StoreError::Unavailable(format!("a sweep was interrupted: {error}"))
+                })?;
+                changed += usize::from(order?);
+            }
+        }
+        Ok(changed)
     }
 
     /// Carries a command out and says whether it changed anything.

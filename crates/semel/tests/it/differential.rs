@@ -71,7 +71,7 @@ fn the_stores_do_what_the_model_does() {
 /// A statement to a server takes longer than a call, so there are fewer streams.
 #[test]
 fn postgres_does_what_the_model_does() {
-    for seed in 0..scaled(400, 12) {
+    for seed in 0..scaled(60, 8) {
         let beds = |clock: &Arc<ManualClock>| -> Vec<(&'static str, Arc<dyn Bed>)> {
             vec![("postgres", Arc::new(PostgresBed::new(clock)))]
         };

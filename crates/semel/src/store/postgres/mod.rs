@@ -45,8 +45,9 @@ use super::{
 };
 use crate::clock::Clock;
 
-/// Batches of one node that may be under way at once: while one is synced, the next is written.
-const WRITERS: usize = 3;
+/// Batches of one node that may be under way at once: while one is synced, the next is written. With more
+/// of them each is smaller, and the server has more to do.
+const WRITERS: usize = 2;
 
 /// Loads of one node that may be under way at once.
 const LOADERS: usize = 2;

@@ -30,13 +30,15 @@ pub(super) struct Opened {
 
 /// Makes or brings forward the tables.
 pub(super) async fn prepare(pool: &Arc<Pool>) -> Result<Opened> {
-    let encoding =
-        "SELECT current_setting('server_encoding'), to_regclass('semel.meta') IS NOT NULL";
-    let found = pool.read("look at the database", encoding, &[]).await?;
-    let (encoding, there): (String, bool) = match found.first() {
-        Some(row) => (text(row, 0)?, cell(row, 1)?),
+    let look = "SELECT current_setting('server_encoding'), to_regclass('semel.meta') IS NOT NULL, version()";
+    let found = pool.read("look at the database", look, &[]).await?;
+    let (encoding, there, version): (String, bool, String) = match found.first() {
+        Some(row) => (text(row, 0)?, cell(row, 1)?, text(row, 2)?),
         None => return Err(unreadable()),
     };
+    if let Some(why) = unsuitable(&version) {
+        return Err(StoreError::Refused(why));
+    }
     if encoding != "UTF8" {
         return Err(StoreError::Refused(format!(
             "the database's encoding is {encoding}; Semel needs one with UTF8 \
@@ -48,6 +50,14 @@ pub(super) async fn prepare(pool: &Arc<Pool>) -> Result<Opened> {
     }
     migrate(pool).await?;
     opened(&read_meta(pool).await?)?.ok_or_else(unreadable)
+}
+
+/// Says why a server that speaks like PostgreSQL cannot hold a ledger.
+fn unsuitable(version: &str) -> Option<String> {
+    // Whoever looks for a lost COMMIT, and whoever reads the log, relies on locks that wait.
+    version.contains("CockroachDB").then(|| {
+        format!("the server is no PostgreSQL ({version}): its advisory locks do not lock anything")
+    })
 }
 
 fn unreadable() -> StoreError {
@@ -155,4 +165,19 @@ async fn steps(client: &Client) -> Result<()> {
         .await
         .map_err(wrong)?;
     client.batch_execute("COMMIT").await.map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_whose_locks_do_not_lock_is_refused() {
+        assert_eq!(
+            unsuitable("PostgreSQL 15.18 (Debian 15.18-0+deb12u1)"),
+            None
+        );
+        let why = unsuitable("CockroachDB CCL v25.2.0 (x86_64-pc-linux-gnu)");
+        assert!(why.is_some_and(|why| why.contains("advisory locks")));
+    }
 }

@@ -36,6 +36,7 @@ async fn sweep_for_real(world: &World, engine: &Engine) -> Swept {
         expired: first.expired + second.expired,
         buried: first.buried + second.buried,
         dropped: first.dropped + second.dropped,
+        unfinished: second.unfinished,
     }
 }
 
