@@ -76,6 +76,7 @@ fn start(context: &Context, verb: Verb) -> Result<ExitCode, Failure> {
             Verb::Doctor(args) => commands::doctor::run(context, &args).await,
             Verb::Backup(args) => commands::backup::run(context, &args).await,
             Verb::Restore(args) => commands::restore::run(context, &args).await,
+            Verb::Copy(args) => commands::copy::run(context, &args).await,
             Verb::Verify => commands::verify::run(context).await,
             Verb::Config(args) => Ok(commands::config::run(context, &args)),
             Verb::Completions(args) => commands::completions::run(&context.printer, &args),

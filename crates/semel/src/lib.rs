@@ -37,9 +37,9 @@ pub mod store;
 pub mod view;
 
 pub use engine::{
-    Admission, Adopted, Attempt, Builder, Completed, Difference, EffectCall, Engine, Failure,
-    Fault, Found, Operator, Permit, Point, Preview, Replayed, Request, Rules, Swept, Verified,
-    WAIT_MAX,
+    Admission, Adopted, Attempt, Builder, Completed, Copied, Difference, EffectCall, Engine,
+    Failure, Fault, Found, Operator, Permit, Phase, Point, Preview, Replayed, Request, Rules,
+    Swept, Verified, WAIT_MAX, Way,
 };
 pub use error::{Error, Refusal, Result};
 pub use events::Events;

@@ -55,18 +55,60 @@ pub(crate) struct Backup {
 ///
 /// Copies the file to where the store is to be, and adopts it: every fence is raised above all that
 /// the lost store can have granted, and what ran is in doubt. What was begun after the backup was
-/// made cannot be known: such a key would run again. Without FILE, a backup that lies in the store's
-/// place already is adopted.
+/// made cannot be known: such a key would run again. Without FILE, a copy that lies in the store's
+/// place already is adopted: a backup, a snapshot, or a PostgreSQL database that was restored from a
+/// dump.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   semel restore /backups/semel-2026-11-15.db
-  semel --store sqlite:/srv/semel.db restore --dry-run /backups/semel-2026-11-15.db")]
+  semel --store sqlite:/srv/semel.db restore --dry-run /backups/semel-2026-11-15.db
+  semel --store postgres://semel@db/restored restore")]
 pub(crate) struct Restore {
     /// The backup; the store must not exist then
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
     /// Who restores [default: your login name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+
+    /// Says what would happen and writes nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Moves the ledger to another store, while it is in use
+///
+/// Replays the log of one store into another, of the same kind or of another, by the same rules; the
+/// target must be new. The phases, each said on standard error: copying, while the source is in use;
+/// closing, after which the source takes no begins, only the reports of attempts that run; draining,
+/// which waits for those; verifying, which compares every record; adopting, which raises the target's
+/// fences and turns what still runs into doubts. Then begins go to the target. When it is
+/// interrupted, the same command goes on where it stopped. With --snapshot the source stays open, and
+/// the target can only be read. Exits 1 when the target is not what the source is.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  semel copy --from sqlite:/srv/semel.db --to postgres://semel@db/semel
+  semel copy --from postgres://semel@db/semel --to sqlite:/srv/semel.db --drain 2m
+  semel copy --snapshot --from postgres://semel@db/semel --to sqlite:/tmp/look.db")]
+pub(crate) struct Copy {
+    /// The store to copy: `sqlite:PATH` or `postgres://USER@HOST/DATABASE`
+    #[arg(long, value_name = "URL")]
+    pub(crate) from: String,
+
+    /// The store to fill: a new file, or a database without a ledger
+    #[arg(long, value_name = "URL")]
+    pub(crate) to: String,
+
+    /// Leaves the source open and makes a copy that can only be read
+    #[arg(long)]
+    pub(crate) snapshot: bool,
+
+    /// How long attempts that run in the closed source may take to report
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = values::duration, conflicts_with = "snapshot")]
+    pub(crate) drain: Duration,
+
+    /// Who moves the ledger [default: your login name]
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
 

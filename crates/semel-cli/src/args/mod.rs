@@ -86,6 +86,7 @@ pub(crate) enum Verb {
     Doctor(look::Doctor),
     Backup(look::Backup),
     Restore(look::Restore),
+    Copy(Box<look::Copy>),
 
     /// Replays the log and compares it with what is stored
     ///

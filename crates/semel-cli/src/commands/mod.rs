@@ -4,6 +4,7 @@ pub(crate) mod backup;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod copy;
 pub(crate) mod doctor;
 pub(crate) mod ensure;
 pub(crate) mod forget;

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use semel::store::Store as _;
 use semel::store::sqlite::SqliteStore;
+use semel::store::{Stage, Standing, Store as _};
 use semel::{Engine, Error, Label};
 use serde_json::json;
 
@@ -15,31 +14,26 @@ use crate::failure::Failure;
 use crate::order;
 
 pub(crate) async fn run(context: &Context, args: &Restore) -> Result<ExitCode, Failure> {
-    let place = place(context)?;
     let by = args.by.clone().unwrap_or_else(order::login);
     let by = Label::new(&by).map_err(|error| Failure::input(format!("--by: {error}")))?;
-    match &args.file {
-        Some(file) => {
-            refuse_to_overwrite(&place)?;
-            if args.dry_run {
-                return would(context, file, &place).await;
-            }
-            let source = open(file, SqliteStore::open).await?;
-            source.backup(place.clone()).await.map_err(Error::from)?;
+    let store = context.settings.shown_store();
+    if let Some(file) = &args.file {
+        let place = place(context)?;
+        refuse_to_overwrite(&place)?;
+        if args.dry_run {
+            let source = Engine::open(&format!("sqlite:{}", existing(file)?.display())).await?;
+            return would(context, &source, &file.display().to_string()).await;
         }
-        None if args.dry_run => return would(context, &place, &place).await,
-        None => {}
+        let source = open(file).await?;
+        source.backup(place).await.map_err(Error::from)?;
+    } else if let Some(path) = context.missing() {
+        existing(path)?;
     }
-    let store = open(&place, SqliteStore::open_copy).await?;
-    if !store.is_copy().map_err(Error::from)? {
-        let text = format!(
-            "{} is no backup: there is nothing to adopt",
-            place.display()
-        );
-        return Err(Failure::input(text));
+    let engine = Engine::open_copy(context.settings.store()).await?;
+    refuse_to_adopt(&engine, &store).await?;
+    if args.dry_run {
+        return would(context, &engine, &store).await;
     }
-    let builder = Engine::builder().store(Arc::new(store)).sweep_every(None);
-    let engine = builder.start().await?;
     let printer = &context.printer;
     let progress = |adopted: &semel::Adopted| {
         printer.note(&format!("{} operations adopted", adopted.records));
@@ -48,22 +42,39 @@ pub(crate) async fn run(context: &Context, args: &Restore) -> Result<ExitCode, F
     let json = json!({
         "ok": true,
         "effect": "created",
-        "store": context.settings.store(),
+        "store": store,
         "records": adopted.records,
         "doubtful": adopted.doubtful,
     });
     let line = format!(
         "{}: {} operations adopted, {} of them ran and are in doubt now",
-        place.display(),
+        store.strip_prefix("sqlite:").unwrap_or(&store),
         adopted.records,
         adopted.doubtful
     );
     printer.answer(&json, &line);
-    printer.say("what was begun after the backup was made cannot be known: such a key runs again");
+    printer.say("what was begun after the copy was made cannot be known: such a key runs again");
     if adopted.doubtful > 0 {
         printer.hint("`semel list --state doubtful` shows what is in doubt");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Only a whole copy can be gone on with.
+async fn refuse_to_adopt(engine: &Engine, store: &str) -> Result<(), Failure> {
+    let standing = engine.store().standing().await.map_err(Error::from)?;
+    if standing != Standing::Copy {
+        let text = format!("{store} is no copy: there is nothing to adopt");
+        return Err(Failure::input(text));
+    }
+    let origin = engine.store().origin(None).await.map_err(Error::from)?;
+    match origin.map(|origin| origin.stage) {
+        Some(Stage::Filling | Stage::Adopting) => Err(Failure::input(format!(
+            "{store} is a copy that was interrupted: something is missing in it"
+        ))
+        .hint("run the same `semel copy` again: it goes on where it stopped")),
+        Some(Stage::Whole) | None => Ok(()),
+    }
 }
 
 fn place(context: &Context) -> Result<PathBuf, Failure> {
@@ -71,8 +82,10 @@ fn place(context: &Context) -> Result<PathBuf, Failure> {
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
         Some(_) | None => Err(Failure::input(format!(
-            "`{url}` is not a file: a backup can be restored to `sqlite:PATH` only"
-        ))),
+            "`{}` is not a file: a backup can be restored to `sqlite:PATH` only",
+            context.settings.shown_store()
+        ))
+        .hint("restore it to a file, then move the ledger with `semel copy`")),
     }
 }
 
@@ -91,28 +104,29 @@ fn refuse_to_overwrite(place: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn open(
-    path: &Path,
-    open: fn(PathBuf) -> semel::store::Result<SqliteStore>,
-) -> Result<SqliteStore, Failure> {
+fn existing(path: &Path) -> Result<&Path, Failure> {
     if !path.exists() {
         return Err(Failure::input(format!(
             "there is no file {}",
             path.display()
         )));
     }
-    let path = path.to_path_buf();
-    let opened = tokio::task::spawn_blocking(move || open(path)).await;
+    Ok(path)
+}
+
+async fn open(path: &Path) -> Result<SqliteStore, Failure> {
+    let path = existing(path)?.to_path_buf();
+    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(path)).await;
     let opened = opened.map_err(|error| Failure::internal(format!("opening: {error}")))?;
     Ok(opened.map_err(Error::from)?)
 }
 
-async fn would(context: &Context, file: &Path, place: &Path) -> Result<ExitCode, Failure> {
-    let store = open(file, SqliteStore::open).await?;
-    let builder = Engine::builder().store(Arc::new(store)).sweep_every(None);
-    let last = builder.start().await?.last_entry().await?;
-    let (file, place) = (file.display(), place.display());
-    let change = format!("would adopt {file} (log entries up to {last}) as {place}");
+async fn would(context: &Context, copy: &Engine, named: &str) -> Result<ExitCode, Failure> {
+    let last = copy.last_entry().await?;
+    let store = context.settings.shown_store();
+    let store = store.strip_prefix("sqlite:").unwrap_or(&store);
+    let named = named.strip_prefix("sqlite:").unwrap_or(named);
+    let change = format!("would adopt {named} (log entries up to {last}) as {store}");
     let json = json!({"ok": true, "effect": "would_create", "changes": [change]});
     context.printer.answer(&json, &change);
     Ok(ExitCode::SUCCESS)

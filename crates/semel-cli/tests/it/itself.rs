@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::World;
 
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 19] = [
     "backup",
     "cancel",
     "completions",
     "config",
+    "copy",
     "doctor",
     "ensure",
     "forget",

@@ -1,6 +1,7 @@
 //! The `semel` command, as its users meet it.
 
 mod copies;
+mod copy;
 mod docs;
 mod docs_names;
 mod doctor;

@@ -174,6 +174,25 @@ impl Command {
         }
     }
 
+    /// Says whether the command only tells how an attempt goes that was begun before: a ledger that is
+    /// closed takes no other.
+    #[must_use]
+    pub const fn is_report(&self) -> bool {
+        match self {
+            Self::Renew(_) | Self::Settle(_) | Self::Expire(_) => true,
+            Self::Submit(_)
+            | Self::Begin(_)
+            | Self::Resolve(_)
+            | Self::Retry(_)
+            | Self::Cancel(_)
+            | Self::Forget(_)
+            | Self::Bury(_)
+            | Self::Drop(_)
+            | Self::Deliver(_)
+            | Self::Adopt(_) => false,
+        }
+    }
+
     /// Returns who gave an operator's command.
     #[must_use]
     pub const fn by(&self) -> Option<&Label> {

@@ -296,7 +296,7 @@ impl Ledger {
 }
 
 /// Makes what the store is to write.
-fn change(
+pub(super) fn change(
     subject: &Subject,
     current: &Current,
     command: &Command,

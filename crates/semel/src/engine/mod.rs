@@ -2,12 +2,14 @@
 
 mod adopt;
 mod claim;
+mod copy;
 mod effect;
 mod finish;
 mod inject;
 mod ledger;
 mod list;
 mod note;
+mod open;
 mod operate;
 mod permit;
 mod preview;
@@ -30,6 +32,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 pub use self::adopt::Adopted;
+pub use self::copy::{Copied, Phase, Way};
 pub use self::effect::{Attempt, Completed, EffectCall, Failure, Found};
 pub use self::inject::{Fault, Point};
 pub use self::ledger::Rules;
@@ -46,10 +49,6 @@ use self::ledger::{Brought, Ledger, RULES, Subject, payload_of};
 use self::renew::Renewals;
 use crate::error::{Error, Result};
 use crate::receipt::Receipt;
-use crate::store::memory::MemoryStore;
-#[cfg(feature = "postgres")]
-use crate::store::postgres::PostgresStore;
-use crate::store::sqlite::SqliteStore;
 use crate::store::{Chunk, Current, Store, StoreError};
 
 /// Makes actions happen once. Cheap to clone; all clones share one store.
@@ -194,36 +193,6 @@ pub enum Admission {
 }
 
 impl Engine {
-    /// Opens the store at this URL: `sqlite:PATH`, `postgres://USER:PASSWORD@HOST/DATABASE`, or
-    /// `memory:` for tests.
-    ///
-    /// # Errors
-    /// Says why the store cannot be used.
-    pub async fn open(url: &str) -> Result<Self> {
-        let store: Arc<dyn Store> = match url.split_once(':') {
-            Some(("sqlite", path)) if !path.is_empty() => {
-                let path = path.to_owned();
-                let opened = tokio::task::spawn_blocking(move || SqliteStore::open(path)).await;
-                let opened = opened.map_err(|error| {
-                    StoreError::Unavailable(format!("opening the store was interrupted: {error}"))
-                })?;
-                Arc::new(opened?)
-            }
-            #[cfg(feature = "postgres")]
-            Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
-                Arc::new(PostgresStore::open(url).await?)
-            }
-            Some(("memory", "")) => Arc::new(MemoryStore::default()),
-            Some(_) | None => {
-                return Err(Error::InvalidInput(format!(
-                    "`{url}` is not a store that this version knows; use `sqlite:PATH` or \
-                     `postgres://USER:PASSWORD@HOST/DATABASE`"
-                )));
-            }
-        };
-        Self::builder().store(store).start().await
-    }
-
     /// Starts choosing what an engine is made of.
     #[must_use]
     pub fn builder() -> Builder {

@@ -7,6 +7,7 @@ pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod sqlite;
+mod standing;
 pub(crate) mod transaction;
 
 use std::fmt::Debug;
@@ -19,6 +20,8 @@ use semel_core::clock::{Reading, Stamp};
 use semel_core::ledger::{Entry, Fence, Record, StateKind, Version};
 use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp};
 use tokio::sync::mpsc;
+
+pub use self::standing::{Moved, Origin, Stage, Standing};
 
 /// An answer that may take a while.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -138,7 +141,36 @@ pub trait Store: Send + Sync + Debug {
         })
     }
 
-    /// Says that every record of a copy was adopted: from now on it is a store like any other.
+    /// Returns a number unlike that of any other store.
+    fn id(&self) -> Pending<'_, Result<String>> {
+        Box::pin(async { Err(cannot_be_copied()) })
+    }
+
+    /// Returns what may be done with the store.
+    fn standing(&self) -> Pending<'_, Result<Standing>> {
+        Box::pin(async { Ok(Standing::Open) })
+    }
+
+    /// Makes an empty store a copy that is to be filled by whoever opened it for that.
+    fn become_copy(&self) -> Pending<'_, Result<()>> {
+        Box::pin(async { Err(cannot_be_copied()) })
+    }
+
+    /// Closes the store: from now on only attempts that run report. When this returns, no begin of
+    /// anybody's can be written any more.
+    fn close(&self, moved: Moved) -> Pending<'_, Result<()>> {
+        let _nowhere = moved;
+        Box::pin(async { Err(cannot_be_copied()) })
+    }
+
+    /// Reads what the store was copied from and writes how far it is.
+    fn origin(&self, next: Option<Origin>) -> Pending<'_, Result<Option<Origin>>> {
+        let _nowhere = next;
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Says that every record of a copy was adopted: from now on it is a store like any other, with
+    /// a number of its own.
     fn adopted(&self) -> Pending<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }
@@ -146,6 +178,10 @@ pub trait Store: Send + Sync + Debug {
     /// Puts what is spread over the store in order, in a bounded slice; returns whether more is
     /// left to do.
     fn tidy(&self) -> Pending<'_, Result<bool>>;
+}
+
+fn cannot_be_copied() -> StoreError {
+    StoreError::Refused("a ledger cannot be moved from or to this kind of store".to_owned())
 }
 
 /// What is stored under a key.

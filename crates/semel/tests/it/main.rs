@@ -1,6 +1,7 @@
 //! One binary for all integration tests of the library: linking is slower than running.
 
 mod conformance;
+mod copy;
 mod cuts;
 mod differential;
 mod effects;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use semel::core::clock::DISAGREEMENT;
 use semel::core::ledger::StateKind;
-use semel::store::{PAGE_MAX, Query};
+use semel::store::{PAGE_MAX, Query, Stage, Standing};
 use semel::{Engine, Error, Timestamp, span};
 
 use super::files;
@@ -49,6 +49,7 @@ pub(super) async fn all(context: &Context, doubt_limit: Duration) -> Vec<Check> 
     }
     checks.push(clock(&engine));
     checks.push(files::notes(&engine));
+    checks.extend(standing(&engine).await);
     for found in [
         stuck(context, &engine, doubt_limit).await,
         log(&engine).await.map(|check| vec![check]),
@@ -63,6 +64,32 @@ pub(super) async fn all(context: &Context, doubt_limit: Duration) -> Vec<Check> 
 
 fn unreadable(failure: &Failure) -> Check {
     Check::new("ledger", Grade::Bad, &failure.message).hint("run `semel verify`")
+}
+
+/// Says when not everything may be done with the store.
+async fn standing(engine: &Engine) -> Option<Check> {
+    let store = engine.store();
+    let stands = match (store.standing().await, store.origin(None).await) {
+        (Ok(standing), Ok(origin)) => (standing, origin.map(|origin| origin.stage)),
+        (Err(error), _) | (_, Err(error)) => return Some(unreadable(&Error::from(error).into())),
+    };
+    match stands {
+        (Standing::Open, _) => None,
+        (Standing::Closed(moved), _) => {
+            let text = format!("closed: the ledger has moved to {}", moved.to);
+            let check = Check::new("standing", Grade::Bad, text);
+            Some(check.hint(format!("say --store {} (or SEMEL_STORE)", moved.to)))
+        }
+        (Standing::Copy, Some(Stage::Filling | Stage::Adopting)) => {
+            let text = "an unfinished copy, which can only be read";
+            let check = Check::new("standing", Grade::Bad, text);
+            Some(check.hint("run the same `semel copy` again: it goes on where it stopped"))
+        }
+        (Standing::Copy, Some(Stage::Whole) | None) => {
+            let check = Check::new("standing", Grade::Warn, "a copy, which can only be read");
+            Some(check.hint("`semel restore` goes on with it, if the original does not"))
+        }
+    }
 }
 
 /// Compares the time by which leases are judged with the machine's clock.

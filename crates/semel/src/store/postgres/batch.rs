@@ -12,8 +12,10 @@ use tokio_postgres::types::Type;
 use super::pool::Parameter;
 use super::reader::{ALONG_MAX, column, current};
 use crate::store::bytes::pack;
+use crate::store::standing::only_read;
 use crate::store::{
-    AbsentAsOf, Change, Commit, Current, Expected, NewPayload, Place, Result, StoreError, Stored,
+    AbsentAsOf, Change, Commit, Current, Expected, Moved, NewPayload, Place, Result, StoreError,
+    Stored,
 };
 
 /// The last moment that a readable column shows, in the year 9999: the record has the true one.
@@ -355,6 +357,11 @@ pub(super) struct Written {
     pub(super) heard: bool,
 }
 
+/// Says that the ledger is elsewhere by now.
+fn moved(to: Option<&[u8]>) -> StoreError {
+    Moved::refusal(&String::from_utf8_lossy(to.unwrap_or_default()))
+}
+
 /// Reads what `semel.apply` returned.
 pub(super) fn written(rows: &[Row], changes: &[&Prepared]) -> Result<Written> {
     let missing = || StoreError::Corrupt("`semel.apply` left a change out".to_owned());
@@ -376,6 +383,8 @@ pub(super) fn written(rows: &[Row], changes: &[&Prepared]) -> Result<Written> {
                 change.done(place.map(|place| Place(place.cast_unsigned())))
             }
             2 => Ok(Commit::GuardChanged),
+            3 => Err(moved(column(row, 3)?)),
+            4 => Err(only_read()),
             _ => current(row, 2).map(Commit::Conflict),
         });
     }

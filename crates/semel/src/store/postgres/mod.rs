@@ -3,6 +3,7 @@
 mod batch;
 mod fate;
 mod fault;
+mod fill;
 mod gate;
 mod guess;
 mod listen;
@@ -13,6 +14,7 @@ mod proof;
 mod reader;
 mod schema;
 mod servers;
+mod standing;
 mod time;
 mod tls;
 mod transaction;
@@ -40,8 +42,8 @@ pub(crate) use self::transaction::Settled;
 use self::writer::{Item, Writer};
 use super::bytes::{pack, read_progress, read_stamp, write_progress, write_stamp};
 use super::{
-    AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, Page, Pending, Place, Progress,
-    Query, Result, Store, StoreError, Stored,
+    AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, Moved, Origin, Page, Pending,
+    Place, Progress, Query, Result, Standing, Store, StoreError, Stored,
 };
 use crate::clock::Clock;
 
@@ -58,6 +60,9 @@ const SWEEP: &str = "sweep";
 /// How far the sweeps have come.
 const PROGRESS: &str = "sweep-progress";
 
+/// What the store was copied from, and how far.
+const ORIGIN: &str = "origin";
+
 /// A store in the schema `semel` of a PostgreSQL database, shared by any number of nodes.
 ///
 /// It lives in the runtime in which it was opened, which must drive input, output and time.
@@ -71,6 +76,9 @@ pub struct PostgresStore {
     horizon: Horizon,
     guess: Guess,
     notes: Option<PathBuf>,
+    id: String,
+    /// How changes go into a copy that is being filled or adopted.
+    filling: Option<Gate<Item>>,
 }
 
 /// What is stored under a new key.
@@ -88,6 +96,23 @@ impl PostgresStore {
         let (store, opened) = Self::open_by(url, Time::of_database()).await?;
         Ok(Self {
             notes: notes(&opened.id),
+            ..store
+        })
+    }
+
+    /// Opens the store to fill it as a copy, or to adopt it. Until it is adopted, `open` gives a store
+    /// that can be read only.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::open`].
+    pub async fn open_copy(url: &str) -> Result<Self> {
+        let store = Self::open(url).await?;
+        let (pool, time) = (Arc::clone(&store.pool), Arc::clone(&store.time));
+        let filling = Gate::open(WRITERS, move |items| {
+            fill::fill(Arc::clone(&pool), Arc::clone(&time), items)
+        });
+        Ok(Self {
+            filling: Some(filling),
             ..store
         })
     }
@@ -114,6 +139,9 @@ impl PostgresStore {
     async fn open_by(url: &str, time: Time) -> Result<(Self, Opened)> {
         let pool = Arc::new(Pool::new(pool::config(url)?));
         let opened = schema::prepare(&pool).await?;
+        if opened.elsewhere {
+            standing::recognise(&pool).await?;
+        }
         let time = Arc::new(time);
         let handed_out = reader::look(&pool, &time).await?;
         let writer = Arc::new(Writer {
@@ -139,6 +167,8 @@ impl PostgresStore {
             horizon: Horizon::default(),
             guess: Guess::default(),
             notes: None,
+            id: opened.id.clone(),
+            filling: None,
         };
         Ok((store, opened))
     }
@@ -248,7 +278,8 @@ impl Store for PostgresStore {
         Box::pin(async move {
             let (sender, receiver) = oneshot::channel();
             let makes = matches!(change.expected, Expected::Absent(_));
-            self.changes.enter((Prepared::new(change)?, sender))?;
+            let gate = self.filling.as_ref().unwrap_or(&self.changes);
+            gate.enter((Prepared::new(change)?, sender))?;
             let commit = answer(receiver).await?;
             match &commit {
                 Commit::Done(_) if makes => self.guess.learn(&NOTHING),
@@ -335,6 +366,36 @@ impl Store for PostgresStore {
 
     fn notes(&self) -> Option<PathBuf> {
         self.notes.clone()
+    }
+
+    fn id(&self) -> Pending<'_, Result<String>> {
+        Box::pin(async { Ok(self.id.clone()) })
+    }
+
+    fn standing(&self) -> Pending<'_, Result<Standing>> {
+        Box::pin(standing::standing(&self.pool))
+    }
+
+    fn become_copy(&self) -> Pending<'_, Result<()>> {
+        Box::pin(standing::become_copy(&self.pool, &self.horizon))
+    }
+
+    fn close(&self, moved: Moved) -> Pending<'_, Result<()>> {
+        Box::pin(async move { standing::close(&self.pool, &self.horizon, &moved).await })
+    }
+
+    fn origin(&self, next: Option<Origin>) -> Pending<'_, Result<Option<Origin>>> {
+        Box::pin(async move {
+            let stored = reader::mark(&self.pool, ORIGIN).await?;
+            if let Some(next) = next {
+                self.put_mark(ORIGIN, next.to_bytes()).await?;
+            }
+            stored.map(|bytes| Origin::from_bytes(&bytes)).transpose()
+        })
+    }
+
+    fn adopted(&self) -> Pending<'_, Result<()>> {
+        Box::pin(standing::adopted(&self.pool))
     }
 
     fn tidy(&self) -> Pending<'_, Result<bool>> {

@@ -26,6 +26,8 @@ const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
 pub(super) struct Opened {
     /// A number unlike that of any other store.
     pub(super) id: String,
+    /// Whether it does not lie where it was made, and nobody has adopted it since.
+    pub(super) elsewhere: bool,
 }
 
 /// Makes or brings forward the tables.
@@ -74,8 +76,13 @@ fn text(row: &Row, column: usize) -> Result<String> {
 
 const META: &str = "SELECT name, value FROM semel.meta";
 
+/// As above, and where the tables lie now.
+const META_HERE: &str = "SELECT name, value FROM semel.meta UNION ALL SELECT 'here', semel.here()";
+
 async fn read_meta(pool: &Arc<Pool>) -> Result<Vec<(String, String)>> {
-    let rows = pool.read("read the schema's format", META, &[]).await?;
+    let rows = pool
+        .read("read the schema's format", META_HERE, &[])
+        .await?;
     rows.iter()
         .map(|row| Ok((text(row, 0)?, text(row, 1)?)))
         .collect()
@@ -99,9 +106,14 @@ fn opened(meta: &[(String, String)]) -> Result<Option<Opened>> {
     if format_of(meta)? < FORMAT {
         return Ok(None);
     }
-    let id = meta.iter().find(|(name, _)| name == "id");
-    let (_, id) = id.ok_or_else(unreadable)?;
-    Ok(Some(Opened { id: id.clone() }))
+    let value = |wanted: &str| {
+        let found = meta.iter().find(|(name, _)| name == wanted);
+        found.map(|(_, value)| value).ok_or_else(unreadable)
+    };
+    Ok(Some(Opened {
+        id: value("id")?.clone(),
+        elsewhere: value("home")? != value("here")?,
+    }))
 }
 
 async fn migrate(pool: &Arc<Pool>) -> Result<()> {

@@ -16,15 +16,6 @@ use super::lock::beside;
 use super::{failed, marks, open, unique};
 use crate::store::{Result, StoreError};
 
-/// Says that a copy may only be read.
-pub(super) fn only_read() -> StoreError {
-    StoreError::Refused(
-        "the store is a backup; run `semel restore` to go on with it, as what the original has \
-         begun since cannot be known"
-            .to_owned(),
-    )
-}
-
 /// Writes a consistent copy of the whole store into a new file.
 pub(super) fn write(store: &Path, to: &Path) -> Result<()> {
     if to.symlink_metadata().is_ok() {

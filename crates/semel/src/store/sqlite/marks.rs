@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::failed;
 use super::seal::{seal, unseal};
-use crate::store::{Result, StoreError};
+use crate::store::{Moved, Result, Standing, StoreError};
 
 /// The clocks of the last retention sweep.
 pub(super) const SWEEP: &str = "sweep";
@@ -14,6 +14,37 @@ pub(super) const PROGRESS: &str = "sweep-progress";
 
 /// Stands in a copy until it is adopted.
 pub(super) const COPY: &str = "copy";
+
+/// Stands in a store whose ledger has moved, and says where to.
+pub(super) const MOVED: &str = "moved";
+
+/// What the store was copied from, and how far.
+pub(super) const ORIGIN: &str = "origin";
+
+/// A number unlike that of any other store; set when it is first asked for.
+pub(super) const ID: &str = "id";
+
+/// Marks that are set or taken away together.
+pub(super) type Marks = Vec<(&'static str, Option<Vec<u8>>)>;
+
+/// Sets marks, and takes those away that have no value.
+pub(super) fn put(connection: &Connection, marks: Marks) -> Result<()> {
+    marks.into_iter().try_for_each(|(name, value)| match value {
+        Some(value) => save(connection, name, value),
+        None => remove(connection, name),
+    })
+}
+
+/// Reads what may be done with the store.
+pub(super) fn standing(connection: &Connection) -> Result<Standing> {
+    if load(connection, COPY)?.is_some() {
+        return Ok(Standing::Copy);
+    }
+    match load(connection, MOVED)? {
+        Some(moved) => Ok(Standing::Closed(Moved::from_bytes(&moved)?)),
+        None => Ok(Standing::Open),
+    }
+}
 
 /// Loads a mark; `None` when it was never set.
 pub(super) fn load(connection: &Connection, name: &str) -> Result<Option<Vec<u8>>> {

@@ -29,15 +29,16 @@ use semel_core::{KeyHash, Timestamp};
 use tokio::sync::oneshot;
 
 use self::index::Hash;
+use self::marks::Marks;
 use self::reader::Found;
 use self::shared::{Shared, poisoned};
 pub(crate) use self::transaction::{Settled, roll_back};
-use self::writer::{Copies, Item, Next, PackedPayload, Prepared, Writer};
+use self::writer::{Copies, Item, Next, PackedPayload, Prepared, When, Writer};
 use super::bytes;
 use super::group::{Direct, Group, Refused};
 use super::{
-    AbsentAsOf, Change, Chunk, Commit, Current, Logged, NewPayload, Page, Pending, Place, Progress,
-    Query, Result, Store, StoreError, Stored,
+    AbsentAsOf, Change, Chunk, Commit, Current, Logged, Moved, NewPayload, Origin, Page, Pending,
+    Place, Progress, Query, Result, Standing, Store, StoreError, Stored,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -88,15 +89,6 @@ impl SqliteStore {
             Arc::new(SystemClock::new()),
             Copies::Writable,
         )
-    }
-
-    /// Says whether this is a backup that nobody has adopted.
-    ///
-    /// # Errors
-    /// Fails when the store cannot be read.
-    pub fn is_copy(&self) -> Result<bool> {
-        let mark = marks::load(&self.reader(), marks::COPY);
-        self.named(mark.map(|mark| mark.is_some()))
     }
 
     fn open_as(path: &Path, clock: Arc<dyn Clock>, copies: Copies) -> Result<Self> {
@@ -213,6 +205,32 @@ impl SqliteStore {
         self.ask(mark).await
     }
 
+    async fn stand(&self, marks: Marks, when: When) -> Result<()> {
+        let stand = |answer| Item::Stand {
+            marks,
+            when,
+            answer,
+        };
+        self.ask(stand).await
+    }
+
+    fn mark(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.named(marks::load(&self.reader(), name))
+    }
+
+    async fn number(&self) -> Result<String> {
+        if self.mark(marks::ID)?.is_none() {
+            let marks = vec![(marks::ID, Some(unique()?.to_vec()))];
+            self.stand(marks, When::Missing(marks::ID)).await?;
+        }
+        let id = self.mark(marks::ID)?.unwrap_or_default();
+        let id = id.try_into().map_err(|_| {
+            StoreError::Corrupt("the mark that numbers the store cannot be read".to_owned())
+        });
+        let id: [u8; 16] = self.named(id)?;
+        Ok(format!("{:032x}", u128::from_be_bytes(id)))
+    }
+
     /// Makes the bytes of a change, in the caller's thread.
     fn prepare(change: Change) -> Result<Box<Prepared>> {
         let payload = match change.payload {
@@ -235,6 +253,7 @@ impl SqliteStore {
             }),
             payload,
             guard: change.guard,
+            is_report: change.entry.command.is_report(),
             changes_settled: changes_settled(&change.entry),
         }))
     }
@@ -379,12 +398,38 @@ impl Store for SqliteStore {
         })
     }
 
+    fn id(&self) -> Pending<'_, Result<String>> {
+        Box::pin(self.number())
+    }
+
+    fn standing(&self) -> Pending<'_, Result<Standing>> {
+        Box::pin(async move { self.named(marks::standing(&self.reader())) })
+    }
+
+    fn become_copy(&self) -> Pending<'_, Result<()>> {
+        Box::pin(self.stand(vec![(marks::COPY, Some(vec![]))], When::Empty))
+    }
+
+    fn close(&self, moved: Moved) -> Pending<'_, Result<()>> {
+        let marks = vec![(marks::MOVED, Some(moved.to_bytes()))];
+        Box::pin(self.stand(marks, When::NoCopy))
+    }
+
+    fn origin(&self, next: Option<Origin>) -> Pending<'_, Result<Option<Origin>>> {
+        Box::pin(async move {
+            let stored = self.mark(marks::ORIGIN)?;
+            if let Some(next) = next {
+                self.set_mark(marks::ORIGIN, next.to_bytes()).await?;
+            }
+            let origin = stored.map(|bytes| Origin::from_bytes(&bytes)).transpose();
+            self.named(origin)
+        })
+    }
+
     fn adopted(&self) -> Pending<'_, Result<()>> {
-        Box::pin(self.ask(|answer| Item::Mark {
-            name: marks::COPY,
-            value: None,
-            answer,
-        }))
+        // What it was a copy of goes on under the old number, if it does.
+        let marks = vec![(marks::COPY, None), (marks::MOVED, None), (marks::ID, None)];
+        Box::pin(self.stand(marks, When::Always))
     }
 
     fn tidy(&self) -> Pending<'_, Result<bool>> {

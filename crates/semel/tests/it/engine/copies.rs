@@ -64,7 +64,7 @@ async fn is_refused(engine: &Engine, name: &str) {
     match engine.begin(request(name)).await {
         Err(Error::Store(StoreError::Refused(text))) => {
             assert!(
-                text.contains("is a backup") && text.contains("semel restore"),
+                text.contains("is a copy") && text.contains("semel restore"),
                 "{text}"
             );
         }

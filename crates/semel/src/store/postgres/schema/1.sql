@@ -6,7 +6,10 @@ CREATE TABLE semel.meta (
     name text PRIMARY KEY,
     value text NOT NULL
 );
-INSERT INTO semel.meta VALUES ('format', '0'), ('id', replace(gen_random_uuid()::text, '-', ''));
+-- standing: `open`; `copy`, which may only be read until it is adopted; `closed`, when the ledger has moved
+-- to `moved_to`.
+INSERT INTO semel.meta VALUES ('format', '0'), ('id', replace(gen_random_uuid()::text, '-', '')),
+    ('standing', 'open');
 
 -- Numbers grow and have gaps: a transaction that does not commit uses some up. The number of a log entry
 -- is one of these times 256, plus its bucket; an operation's place is the number of its first entry.
@@ -81,6 +84,15 @@ CREATE TABLE semel.marks (
     value bytea NOT NULL
 );
 
+-- What PostgreSQL calls the database and its table `meta`. It gives other numbers to what a dump is restored
+-- to, and another one to a database that was made from this one as a template: that is how a copy is known.
+CREATE FUNCTION semel.here() RETURNS text LANGUAGE sql STABLE
+AS $$
+    SELECT concat_ws(' ', d.oid, 'semel.meta'::regclass::oid)
+    FROM pg_database d WHERE d.datname = current_database()
+$$;
+INSERT INTO semel.meta VALUES ('home', semel.here());
+
 -- The functions are the statements that a node sends, kept here so that the server plans them once for
 -- each of its processes, also behind a pgbouncer that gives every transaction to another one. They decide
 -- nothing: they compare versions, write what they were given, and return what is stored. They go from row
@@ -132,7 +144,8 @@ $$;
 -- a_kind: 0 a new record, 1 a changed one, 2 one that is removed, 3 only an entry in the log.
 -- a_payload: 0 keep it, 1 store a_packed, 2 take the stream a_stream_fence, 3 erase it, 4 and all streams.
 -- a_replaces: whether there may be another payload before.
--- outcome: 0 something else is stored, 1 written, 2 the guard has changed.
+-- outcome: 0 something else is stored, 1 written, 2 the guard has changed, 3 the ledger has moved (the
+-- record says where to), 4 the store is a copy.
 CREATE FUNCTION semel.apply(
     a_batch bigint, a_patience text, a_along integer, a_plain boolean,
     a_kind smallint[], a_home smallint[], a_bucket smallint[], a_key_hash bytea[], a_place bigint[],
@@ -158,6 +171,8 @@ DECLARE
     v_lost integer[] := '{}';
     v_places bigint[];
     v_written bigint[] := '{}';
+    v_standing text;
+    v_free boolean;
 BEGIN
     -- An answer is given after COMMIT, so COMMIT must mean that it is on disk.
     IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
@@ -170,8 +185,14 @@ BEGIN
     -- to this one waits for this one. It is taken before any number is.
         pg_advisory_xact_lock(1936026988, (a_batch & 2147483647)::integer);
 
+    -- After the lock was taken: whoever closes the store waits for those who have read that it is open.
+    -- Whoever fills or adopts a copy says so in its transaction.
+    SELECT m.value INTO v_standing FROM semel.meta m WHERE m.name = 'standing';
+    v_standing := coalesce(v_standing, 'copy');
+    v_free := v_standing = 'open' OR coalesce(current_setting('semel.fills', true), '') = 'on';
+
     -- Many changes that do nothing else are written together: a statement for each table.
-    IF a_plain THEN
+    IF a_plain AND v_free THEN
         SELECT array_agg(CASE a.kind WHEN 0 THEN nextval('semel.numbers') * 256 + a.bucket ELSE a.place END)
             INTO v_places FROM unnest(a_kind, a_bucket, a_place) AS a (kind, bucket, place);
         IF 0 = ANY (a_kind) THEN
@@ -233,9 +254,29 @@ BEGIN
         END IF;
     END IF;
 
-    FOR i IN 1..CASE WHEN a_plain THEN 0 ELSE cardinality(a_kind) END LOOP
+    FOR i IN 1..CASE WHEN a_plain AND v_free THEN 0 ELSE cardinality(a_kind) END LOOP
         n := i;
         v_place := a_place[i];
+        IF NOT v_free AND (v_standing <> 'closed' OR a_command[i] NOT IN ('renew', 'settle', 'expire')) THEN
+            -- Whoever was overtaken hears of that, as it may be all that there is to know.
+            IF a_kind[i] IN (0, 3) THEN
+                v_won := NOT EXISTS (SELECT FROM semel.operations o
+                    WHERE o.bucket = a_home[i] AND o.key_hash = a_key_hash[i]);
+            ELSE
+                v_won := EXISTS (SELECT FROM semel.operations o WHERE o.place = a_place[i]
+                    AND o.bucket = a_bucket[i] AND o.version = a_expected[i]);
+            END IF;
+            IF v_won THEN
+                outcome := CASE v_standing WHEN 'closed' THEN 3 ELSE 4 END;
+                place := NULL;
+                SELECT convert_to(m.value, 'UTF8') INTO record FROM semel.meta m WHERE m.name = 'moved_to';
+                RETURN NEXT;
+                record := NULL;
+            ELSE
+                v_lost := v_lost || i;
+            END IF;
+            CONTINUE;
+        END IF;
         IF a_guard_place[i] IS NOT NULL THEN
             PERFORM FROM semel.operations g WHERE g.place = a_guard_place[i]
                 AND g.bucket = (a_guard_place[i] & 255)::smallint AND g.version = a_guard_version[i] FOR SHARE;

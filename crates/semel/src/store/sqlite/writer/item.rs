@@ -7,6 +7,7 @@ use semel_core::ledger::{Fence, Record};
 use tokio::sync::oneshot;
 
 use super::super::cache::{Kept, keeps};
+use super::super::marks::Marks;
 use super::super::shared::{Shared, poisoned};
 use crate::store::{Commit, Current, Expected, Guard, Place, Result, StoreError};
 
@@ -31,9 +32,27 @@ pub(in crate::store::sqlite) enum Item {
         value: Option<Vec<u8>>,
         answer: oneshot::Sender<Result<()>>,
     },
+    /// Changes what may be done with the store, or what it is.
+    Stand {
+        marks: Marks,
+        when: When,
+        answer: oneshot::Sender<Result<()>>,
+    },
     Tidy(oneshot::Sender<Result<bool>>),
     /// Looks a key up where nobody can change it meanwhile.
     Find(KeyHash, oneshot::Sender<Result<Current>>),
+}
+
+/// What must be so for marks to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::sqlite) enum When {
+    Always,
+    /// The store is empty, or a copy already; else the change is refused.
+    Empty,
+    /// The store is no copy; else the change is refused.
+    NoCopy,
+    /// There is no mark of this name; else there is nothing to do.
+    Missing(&'static str),
 }
 
 /// What became of a change, and the change itself: freeing it is left to the caller's thread, which
@@ -49,6 +68,8 @@ pub(in crate::store::sqlite) struct Prepared {
     pub(in crate::store::sqlite) next: Option<Next>,
     pub(in crate::store::sqlite) payload: PackedPayload,
     pub(in crate::store::sqlite) guard: Option<Guard>,
+    /// Whether it only tells how an attempt goes: a closed store takes no other.
+    pub(in crate::store::sqlite) is_report: bool,
     /// Whether the record may be kept in memory as it was.
     pub(in crate::store::sqlite) changes_settled: bool,
 }
@@ -92,6 +113,7 @@ pub(in crate::store::sqlite) enum PackedPayload {
 pub(super) enum Answer {
     Commit(oneshot::Sender<Result<Written>>, Result<Written>),
     Unit(oneshot::Sender<Result<()>>),
+    Refused(oneshot::Sender<Result<()>>, StoreError),
     Tidy(oneshot::Sender<Result<bool>>, Arc<Shared>),
     Found(oneshot::Sender<Result<Current>>, Result<Current>),
 }
@@ -102,6 +124,7 @@ impl Answer {
         match self {
             Self::Commit(sender, commit) => drop(sender.send(commit)),
             Self::Unit(sender) => drop(sender.send(Ok(()))),
+            Self::Refused(sender, error) => drop(sender.send(Err(error))),
             Self::Found(sender, found) => drop(sender.send(found)),
             Self::Tidy(sender, shared) => {
                 let left = !shared.tail.read().unwrap_or_else(poisoned).is_empty();
@@ -114,7 +137,9 @@ impl Answer {
         match self {
             Self::Commit(sender, Err(own @ StoreError::Corrupt(_))) => drop(sender.send(Err(own))),
             Self::Commit(sender, _) => drop(sender.send(Err(error.clone()))),
-            Self::Unit(sender) => drop(sender.send(Err(error.clone()))),
+            Self::Unit(sender) | Self::Refused(sender, _) => {
+                drop(sender.send(Err(error.clone())));
+            }
             Self::Tidy(sender, _) => drop(sender.send(Err(error.clone()))),
             Self::Found(sender, _) => drop(sender.send(Err(error.clone()))),
         }
@@ -127,6 +152,7 @@ impl Item {
             Self::Change(_, answer) => drop(answer.send(Err(error.clone()))),
             Self::Append { answer, .. }
             | Self::Discard { answer, .. }
+            | Self::Stand { answer, .. }
             | Self::Mark { answer, .. } => {
                 drop(answer.send(Err(error.clone())));
             }

@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension};
 use semel_core::clock::{Stamp, judge};
 
 use self::item::Answer;
-pub(super) use self::item::{Item, Next, PackedPayload, Prepared};
+pub(super) use self::item::{Item, Next, PackedPayload, Prepared, When};
 use self::rows::{Rows, TIDY_SLICE};
 use self::statements::Statements;
 use super::cache::Cache;
@@ -23,10 +23,11 @@ use super::checkpoint::Checkpoints;
 use super::index::{Fold, Folder, Tail};
 use super::lock::{LOCK_WAIT_MAX, TURN, Turnstile, beside};
 use super::shared::{Shared, last_group, poisoned};
-use super::{backup, failed, filter, marks, open, payload, schema, unique};
+use super::{failed, filter, marks, open, payload, schema, unique};
 use crate::clock::Clock;
 use crate::store::group::Sink;
-use crate::store::{AbsentAsOf, Current, Result, StoreError};
+use crate::store::standing::{not_empty, only_read};
+use crate::store::{AbsentAsOf, Current, Moved, Result, Standing, StoreError};
 
 /// Rows that a process makes before it keeps a filter: a short-lived one would never earn it back.
 const FILTER_AFTER: u64 = 1_024;
@@ -45,8 +46,7 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     copies: Copies,
-    /// Whether the store is a copy that nobody has adopted.
-    is_copy: bool,
+    standing: Standing,
     /// Whether a failure has left doubt about what this process knows of the file.
     stale: bool,
     data_version: i64,
@@ -83,7 +83,7 @@ impl Writer {
             shared: Arc::clone(&shared),
             clock,
             copies,
-            is_copy: false,
+            standing: Standing::Open,
             stale: true,
             data_version: 0,
             path: path.to_owned(),
@@ -128,7 +128,7 @@ impl Writer {
         }
         schema::check_again(&self.connection)?;
         let fold = Fold::load(&self.connection)?;
-        self.is_copy = marks::load(&self.connection, marks::COPY)?.is_some();
+        self.standing = marks::standing(&self.connection)?;
         let mut tail = self.shared.tail.write().unwrap_or_else(poisoned);
         self.shared.cache.clear();
         if self.stale {
@@ -197,11 +197,7 @@ impl Writer {
 
     fn fill(&mut self, items: &mut Vec<Item>, answers: &mut Vec<Answer>) -> Result<()> {
         self.catch_up()?;
-        if self.is_copy && self.copies == Copies::OnlyRead {
-            let looks = |item: &mut Item| matches!(item, Item::Find(..));
-            let refused = items.extract_if(.., |item| !looks(item));
-            refused.for_each(|item| item.fail(&backup::only_read()));
-        }
+        self.refuse(items);
         // Others must not answer from memory once this is committed; and this process may, as it
         // has just caught up.
         self.lock
@@ -259,6 +255,31 @@ impl Writer {
                     }
                     rows.wrote = true;
                 }
+                Item::Stand {
+                    marks,
+                    when,
+                    answer,
+                } => {
+                    let is_copy = self.standing == Standing::Copy;
+                    let refusal = match when {
+                        When::Always | When::Missing(_) => None,
+                        When::Empty => (!is_copy && rows.next_seq > 1).then(not_empty),
+                        When::NoCopy => is_copy.then(only_read),
+                    };
+                    let needed = match when {
+                        When::Missing(name) => marks::load(sql.connection, name)?.is_none(),
+                        When::Always | When::Empty | When::NoCopy => refusal.is_none(),
+                    };
+                    if needed {
+                        marks::put(sql.connection, marks)?;
+                        self.standing = marks::standing(sql.connection)?;
+                        rows.wrote = true;
+                    }
+                    answers.push(match refusal {
+                        Some(error) => Answer::Refused(answer, error),
+                        None => Answer::Unit(answer),
+                    });
+                }
                 Item::Find(key, answer) => {
                     let as_of = AbsentAsOf(rows.next_seq - 1);
                     let found = rows.find(sql.connection, &key, AbsentAsOf(0));
@@ -273,6 +294,25 @@ impl Writer {
             }
         }
         rows.finish(sql.connection, &stamp)
+    }
+
+    /// Refuses what may not be done with the store as it stands.
+    fn refuse(&self, items: &mut Vec<Item>) {
+        match &self.standing {
+            Standing::Open => {}
+            Standing::Copy if self.copies == Copies::Writable => {}
+            Standing::Copy => {
+                let looks = |item: &Item| matches!(item, Item::Find(..) | Item::Stand { .. });
+                let refused = items.extract_if(.., |item| !looks(item));
+                refused.for_each(|item| item.fail(&only_read()));
+            }
+            Standing::Closed(moved) => {
+                let begins =
+                    |item: &Item| matches!(item, Item::Change(change, _) if !change.is_report);
+                let refused = items.extract_if(.., |item| begins(item));
+                refused.for_each(|item| item.fail(&Moved::refusal(&moved.to)));
+            }
+        }
     }
 
     fn stamp(&self) -> Stamp {

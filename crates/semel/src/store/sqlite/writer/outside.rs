@@ -7,12 +7,13 @@ use semel_core::clock::{Stamp, judge};
 
 use super::super::index::Fold;
 use super::super::shared::{Shared, last_group};
-use super::super::{backup, marks, schema};
+use super::super::{marks, schema};
 use super::item::Prepared;
 use super::refuse_short_log;
 use super::rows::Rows;
 use super::statements::Statements;
 use crate::clock::Clock;
+use crate::store::standing::only_read;
 use crate::store::{Commit, Result};
 
 /// A group that was written, by which its COMMIT is found again.
@@ -33,7 +34,7 @@ pub(in crate::store::sqlite) fn write(
 ) -> Result<(Commit, Group)> {
     schema::check_again(connection)?;
     if marks::load(connection, marks::COPY)?.is_some() {
-        return Err(backup::only_read());
+        return Err(only_read());
     }
     let fold = Fold::load(connection)?;
     let last = last_group(connection)?;

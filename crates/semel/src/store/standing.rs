@@ -1,0 +1,153 @@
+//! What may be done with a store: a copy is only read, and a ledger that moved away begins nothing.
+
+use super::{Result, StoreError};
+
+/// What may be done with a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// Everything.
+    #[default]
+    Open,
+    /// It is a copy that nobody has adopted: it may be read.
+    Copy,
+    /// The ledger has moved: attempts may report, and nothing may begin.
+    Closed(Moved),
+}
+
+/// Where a ledger has moved to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The store, as it may be shown to people.
+    pub to: String,
+    /// The number of that store.
+    pub id: String,
+}
+
+/// What a store was copied from, and how far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The number of the store that it was copied from.
+    pub source: String,
+    /// Up to which number the log of that store is here.
+    pub through: u64,
+    /// The end of this store's own log when that was noted.
+    pub end: u64,
+    /// Where the copying stands.
+    pub stage: Stage,
+}
+
+/// Where the copying of a ledger stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Something is missing.
+    Filling,
+    /// It was a whole copy, as of some moment.
+    Whole,
+    /// It is whole and verified, the source is closed, and its records are being adopted.
+    Adopting,
+}
+
+impl Stage {
+    const ALL: [Self; 3] = [Self::Filling, Self::Whole, Self::Adopting];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Filling => "filling",
+            Self::Whole => "whole",
+            Self::Adopting => "adopting",
+        }
+    }
+}
+
+impl Moved {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        format!("{}\n{}", self.id, self.to).into_bytes()
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let text = std::str::from_utf8(bytes).ok();
+        let (id, to) = text
+            .and_then(|text| text.split_once('\n'))
+            .ok_or_else(|| unreadable("where the ledger has moved to"))?;
+        Ok(Self {
+            to: to.to_owned(),
+            id: id.to_owned(),
+        })
+    }
+
+    /// Says that nothing begins here any more.
+    pub(super) fn refusal(to: &str) -> StoreError {
+        StoreError::Refused(format!(
+            "the ledger has moved to {to}: nothing can be begun or changed here any more"
+        ))
+    }
+}
+
+impl Origin {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let (stage, through, end) = (self.stage.word(), self.through, self.end);
+        format!("{stage} {through} {end} {}", self.source).into_bytes()
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let read = || {
+            let mut words = std::str::from_utf8(bytes).ok()?.splitn(4, ' ');
+            let stage = words.next()?;
+            let stage = Stage::ALL.into_iter().find(|known| known.word() == stage)?;
+            Some(Self {
+                stage,
+                through: words.next()?.parse().ok()?,
+                end: words.next()?.parse().ok()?,
+                source: words.next()?.to_owned(),
+            })
+        };
+        read().ok_or_else(|| unreadable("what the store was copied from"))
+    }
+}
+
+/// Says that a copy may only be read.
+pub(super) fn only_read() -> StoreError {
+    StoreError::Refused(
+        "the store is a copy; run `semel restore` to go on with it, as what the original has \
+         begun since cannot be known"
+            .to_owned(),
+    )
+}
+
+/// Says that a store cannot become a copy, as it has a ledger of its own.
+pub(super) fn not_empty() -> StoreError {
+    StoreError::Refused(
+        "the store is not empty: a ledger is copied into a new store only".to_owned(),
+    )
+}
+
+fn unreadable(what: &str) -> StoreError {
+    StoreError::Corrupt(format!("the mark that says {what} cannot be read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_read_as_they_were_written() {
+        let moved = Moved {
+            to: "sqlite:/a b/c.db".to_owned(),
+            id: "7f".to_owned(),
+        };
+        assert_eq!(Moved::from_bytes(&moved.to_bytes()), Ok(moved));
+        for stage in Stage::ALL {
+            let origin = Origin {
+                source: "0a".to_owned(),
+                through: 7,
+                end: u64::MAX,
+                stage,
+            };
+            assert_eq!(Origin::from_bytes(&origin.to_bytes()), Ok(origin));
+        }
+        for wrong in ["", "7f", "filling 1 2", "falling 1 2 a", "filling 1 b a"] {
+            assert!(Origin::from_bytes(wrong.as_bytes()).is_err(), "{wrong}");
+            assert!(Moved::from_bytes(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+}
