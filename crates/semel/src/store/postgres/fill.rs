@@ -13,11 +13,8 @@ use super::batch::{APPLY, Arguments, Call, Prepared, Written, written};
 use super::fault::{failed, told};
 use super::pool::{Pool, in_time};
 use super::time::Time;
-use super::writer::{Item, PATIENCE_ALONE, random};
+use super::writer::{Item, PATIENCE_ALONE, next, random};
 use crate::store::{Result, StoreError};
-
-/// The bytes after which a batch takes no further change.
-const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const DOING: &str = "write to the copy";
 
@@ -31,16 +28,7 @@ pub(super) async fn fill(pool: Arc<Pool>, time: Arc<Time>, items: Vec<Item>) {
             .push_back(item);
     }
     while !waiting.is_empty() {
-        let (mut batch, mut size) = (vec![], 0);
-        waiting.retain(|_, items| {
-            if size < BATCH_BYTES_MAX
-                && let Some(item) = items.pop_front()
-            {
-                size += item.0.size();
-                batch.push(item);
-            }
-            !items.is_empty()
-        });
+        let batch = next(&mut waiting);
         let changes: Vec<&Prepared> = batch.iter().map(|(prepared, _)| prepared).collect();
         let sent = time.uptime();
         let commits = match send(&pool, &changes).await {

@@ -276,7 +276,7 @@ fn stopped_by(error: &Error) -> Stopped {
 }
 
 /// Takes the first change of each key, as many as go together.
-fn next(waiting: &mut BTreeMap<KeyHash, VecDeque<Item>>) -> Batch {
+pub(super) fn next(waiting: &mut BTreeMap<KeyHash, VecDeque<Item>>) -> Batch {
     let (mut batch, mut size) = (vec![], 0);
     let keys: Vec<KeyHash> = waiting.keys().copied().collect();
     for key in keys {
