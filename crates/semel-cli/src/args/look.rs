@@ -80,12 +80,12 @@ pub(crate) struct Restore {
 /// Moves the ledger to another store, while it is in use
 ///
 /// Replays the log of one store into another, of the same kind or of another, by the same rules; the
-/// target must be new. The phases, each said on standard error: copying, while the source is in use;
-/// closing, after which the source takes no begins, only the reports of attempts that run; draining,
-/// which waits for those; verifying, which compares every record; adopting, which raises the target's
-/// fences and turns what still runs into doubts. Then begins go to the target. When it is
-/// interrupted, the same command goes on where it stopped. With --snapshot the source stays open, and
-/// the target can only be read. Exits 1 when the target is not what the source is.
+/// target must be new. The phases, each said on standard error: copying and verifying, while the
+/// source is in use; closing, after which the source takes no begins, only the reports of attempts
+/// that run; draining, which waits for those; comparing what has changed since; adopting, which
+/// raises the target's fences and turns what still runs into doubts. Then begins go to the target.
+/// When it is interrupted, the same command goes on where it stopped. With --snapshot the source
+/// stays open, and the target can only be read. Exits 1 when the target is not what the source is.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   semel copy --from sqlite:/srv/semel.db --to postgres://semel@db/semel

@@ -41,7 +41,7 @@ pub(crate) async fn run(context: &Context, args: &Copy) -> Result<ExitCode, Fail
         return would(context, &source, args, (&from, &to)).await;
     }
     let target = Engine::open_copy(&args.to).await?;
-    let mut told = Told::new(&context.printer, args.snapshot);
+    let mut told = Told::new(&context.printer);
     let copied = source
         .copy_to(&target, &way, |copied| told.tell(copied))
         .await?;
@@ -80,7 +80,6 @@ async fn would(
 /// Tells people which phase it is in, and how far.
 struct Told<'a> {
     printer: &'a Printer,
-    snapshot: bool,
     phases: usize,
     started: Instant,
     /// The first number that was copied in this run, for the rate.
@@ -89,10 +88,9 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    fn new(printer: &'a Printer, snapshot: bool) -> Self {
+    fn new(printer: &'a Printer) -> Self {
         Self {
             printer,
-            snapshot,
             phases: 0,
             started: Instant::now(),
             first: None,
@@ -107,11 +105,8 @@ impl<'a> Told<'a> {
         let first = *self.first.get_or_insert(copied.through);
         if copied.phases.len() > self.phases {
             self.phases = copied.phases.len();
-            self.printer.say(&format!(
-                "{}: {}",
-                phase.as_str(),
-                meaning(*phase, self.snapshot)
-            ));
+            self.printer
+                .say(&format!("{}: {}", phase.as_str(), meaning(*phase)));
         } else if self.last.elapsed() >= TELL_EVERY {
             self.last = Instant::now();
             self.printer.note(&self.progress(*phase, copied, first));
@@ -137,7 +132,7 @@ impl<'a> Told<'a> {
                 )
             }
             Phase::Draining => format!("{} attempts still run in the source", copied.running),
-            Phase::Verifying => format!("{} records compared", copied.records),
+            Phase::Verifying | Phase::Comparing => format!("{} records compared", copied.records),
             Phase::Adopting => {
                 let adopted = copied.adopted.unwrap_or_default();
                 format!("{} operations adopted", adopted.records)
@@ -146,13 +141,13 @@ impl<'a> Told<'a> {
     }
 }
 
-const fn meaning(phase: Phase, snapshot: bool) -> &'static str {
+const fn meaning(phase: Phase) -> &'static str {
     match phase {
         Phase::Copying => "the log is replayed into the target; the source is in use",
+        Phase::Verifying => "the target is verified and compared; the source is in use",
         Phase::Closing => "the source takes no begins from now on; the rest of its log is copied",
         Phase::Draining => "attempts that run in the source may report",
-        Phase::Verifying if snapshot => "the target is verified and compared with the source",
-        Phase::Verifying => "the target is verified and compared with the closed source",
+        Phase::Comparing => "what has changed since is compared",
         Phase::Adopting => "the target's fences are raised, and what ran is in doubt",
     }
 }
@@ -218,7 +213,8 @@ fn answer(
 fn advise(context: &Context, copied: &Copied, snapshot: bool, (from, to): (&str, &str)) {
     let printer = &context.printer;
     if copied.difference.is_some() {
-        if !snapshot {
+        let closed = |(phase, _): &(Phase, Duration)| *phase == Phase::Closing;
+        if copied.phases.iter().any(closed) {
             printer.say(&format!(
                 "{from} is closed and {to} was not adopted: nothing can begin in either"
             ));

@@ -110,7 +110,14 @@ fn a_round_trip_keeps_everything_and_raises_the_fences() {
     let phases = &back.json()["phases"];
     let phases = phases.as_array().expect("there are phases").iter();
     let phases: Vec<_> = phases.map(|phase| phase["phase"].as_str()).collect();
-    let words = ["copying", "closing", "draining", "verifying", "adopting"];
+    let words = [
+        "copying",
+        "verifying",
+        "closing",
+        "draining",
+        "comparing",
+        "adopting",
+    ];
     assert_eq!(phases, words.map(Some));
     for word in words {
         assert!(back.err().contains(&format!("semel: {word}: ")), "{back:?}");
@@ -266,23 +273,25 @@ fn start(sandbox: &Sandbox, from: &str, to: &str) -> Child {
     command.spawn().expect("it starts")
 }
 
-/// Kills the copy again and again, each time a little later, until it ends by itself.
+/// Kills the copy again and again, each time a quarter later, until it ends by itself: so the kills meet
+/// every phase, however long it takes.
 fn killed_until_it_ends(sandbox: &Sandbox, from: &str, to: &str) -> usize {
     let mut kills = 0;
+    let mut lives = Duration::from_millis(5);
     loop {
         let mut copying = start(sandbox, from, to);
-        // Uneven steps, so that the kills meet every phase.
-        thread::sleep(Duration::from_millis(5 + 7 * kills));
+        thread::sleep(lives);
         if copying.try_wait().expect("it can be looked at").is_some() {
             break;
         }
         copying.kill().expect("it can be killed");
         copying.wait().expect("it is gone");
         kills += 1;
+        lives += lives / 4;
     }
     let ended = copy(sandbox, from, to, &[]);
     assert_eq!(ended.exit, 0, "{ended:?}");
-    usize::try_from(kills).expect("few")
+    kills
 }
 
 #[test]

@@ -349,7 +349,53 @@ async fn a_record_that_differs_is_found_and_the_target_is_not_adopted() {
     let what = copied.difference.map(|difference| difference.what);
     assert_eq!(
         what.as_deref(),
-        Some("the target has 2 records, the source 1")
+        Some("the target has an operation that the source has not")
     );
     assert_eq!(target.store().standing().await, Ok(Standing::Copy));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_are_forgotten_while_they_are_copied_are_no_difference() {
+    let directory = scratch();
+    let url = |name: &str| format!("sqlite:{}", directory.path().join(name).display());
+    let source = Engine::open(&url("a.db")).await.expect("it opens");
+    let churn: Vec<_> = (0..4)
+        .map(|who| {
+            let source = source.clone();
+            tokio::spawn(async move {
+                // Until it is refused, as the ledger has moved.
+                for n in 0.. {
+                    let key = format!("{who}/{}", n % 8);
+                    let Ok(Admission::Execute(permit)) = source.begin(request(&key)).await else {
+                        return n;
+                    };
+                    let done = permit.done(Effect::Created, &key);
+                    done.await.expect("it is taken");
+                    let key = Key::new(&key).expect("a key");
+                    let namespace = Namespace::default();
+                    let record = source.load(&namespace, &key).await.expect("it loads");
+                    let version = record.expect("it was settled").version();
+                    let by = Label::new("ann").expect("a label");
+                    let operator = source.operator(&namespace, &key, version, by);
+                    if operator.forget().await.is_err() {
+                        return n;
+                    }
+                    // The log must not grow faster than it can be verified.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                0
+            })
+        })
+        .collect();
+    let target = Engine::open_copy(&url("b.db")).await.expect("it opens");
+    for round in 0..scaled(10, 3) {
+        let copied = copy(&source, &target, &Way::Snapshot).await;
+        let copied = copied.expect("it is copied");
+        assert_eq!(copied.difference, None, "round {round}");
+    }
+    let copied = copy(&source, &target, &moving(Duration::ZERO)).await;
+    assert_eq!(copied.expect("it is copied").difference, None);
+    for one in churn {
+        assert!(one.await.expect("it ends") > 0);
+    }
 }

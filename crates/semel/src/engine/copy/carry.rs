@@ -1,8 +1,8 @@
 //! Carrying log entries over: each is decided again by the same rules, at its own time, on what the
 //! target holds, and must come to the same.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use semel_core::ledger::{Command, Decision, Entry, Fence, Write};
 use semel_core::{Digest, KeyHash, Payload};
@@ -37,6 +37,8 @@ pub(super) struct Carrier {
     rules: Rules,
     names: Mutex<HashMap<Place, KeyHash>>,
     answers: Semaphore,
+    /// Operations whose answer was gone before it could be copied: a later entry says why.
+    missing: Mutex<HashSet<KeyHash>>,
 }
 
 /// What is to be carried of a window.
@@ -57,7 +59,17 @@ impl Carrier {
             rules: from.inner.ledger.rules,
             names: Mutex::default(),
             answers: Semaphore::new(ANSWERS_KIB_MAX as usize),
+            missing: Mutex::default(),
         }
+    }
+
+    /// Says whether every answer is there that some record of the target speaks of.
+    pub(super) fn misses_nothing(&self) -> bool {
+        self.missing().is_empty()
+    }
+
+    fn missing(&self) -> MutexGuard<'_, HashSet<KeyHash>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the entries that the target holds beyond a number, by key.
@@ -127,7 +139,7 @@ impl Carrier {
         Ok(key)
     }
 
-    fn names(&self) -> std::sync::MutexGuard<'_, HashMap<Place, KeyHash>> {
+    fn names(&self) -> MutexGuard<'_, HashMap<Place, KeyHash>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -181,6 +193,13 @@ impl Carrier {
             }
             None => (None, None),
         };
+        if old != new {
+            if wanted.is_some() && payload.is_none() {
+                self.missing().insert(*key);
+            } else {
+                self.missing().remove(key);
+            }
+        }
         let brought = Brought {
             payload,
             parent: None,

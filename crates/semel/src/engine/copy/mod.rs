@@ -1,13 +1,16 @@
 //! Copying a ledger from one store to another, by replaying its log.
 //!
 //! ```text
-//! copy ──▶ close the source ──▶ copy the rest ──▶ drain ──▶ copy the rest ──▶ verify ──▶ adopt
-//!   └────▶ verify (a snapshot ends here: the source goes on, the target can only be read)
+//! copy ──▶ verify ──▶ close the source ──▶ copy the rest ──▶ drain ──▶ compare the rest ──▶ adopt
+//!            └──▶ a snapshot ends here: the source goes on, the target can only be read
 //! ```
 //!
 //! The target is a copy, which nobody else may write, from before its first entry until it is adopted;
 //! the source is closed before the last entries are read. So no key can be begun in both. What is
 //! interrupted goes on when the same copy is started again: the target remembers how far it is.
+//!
+//! What takes long is done while the source is in use; once it is closed, only what has changed since is
+//! looked at.
 
 mod carry;
 mod compare;
@@ -22,6 +25,7 @@ use semel_core::{KeyHash, Label};
 use tokio::time::{Instant, sleep};
 
 use self::carry::Carrier;
+use self::compare::Changed;
 use self::plan::Plan;
 use super::{Adopted, Difference, Engine, Verified};
 use crate::error::{Error, Result};
@@ -30,6 +34,10 @@ use crate::store::{Logged, Moved, Origin, PAGE_MAX, Query, Stage, Store, StoreEr
 /// How many log entries are under way at once: enough that stores write large groups, and few enough
 /// to be kept in memory.
 const WINDOW: usize = 4 * PAGE_MAX;
+
+/// How often the log is read to its end for an entry that takes an answer away: it is there at the first
+/// time, but may bring others that are missing.
+const PRESENT_ROUNDS_MAX: usize = 64;
 
 /// How often a closed source is asked whether its attempts have ended.
 const DRAIN_PAUSE: Duration = Duration::from_millis(50);
@@ -55,12 +63,14 @@ pub enum Way {
 pub enum Phase {
     /// The log is copied while the source is in use.
     Copying,
+    /// The target is verified and compared with the source, which is still in use.
+    Verifying,
     /// The source takes no begins from now on, and what it took before is copied.
     Closing,
     /// Attempts that run in the source may report.
     Draining,
-    /// The target is verified and compared with the source.
-    Verifying,
+    /// What has changed since it was verified is compared.
+    Comparing,
     /// The target's fences are raised, and what ran is in doubt.
     Adopting,
 }
@@ -71,9 +81,10 @@ impl Phase {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Copying => "copying",
+            Self::Verifying => "verifying",
             Self::Closing => "closing",
             Self::Draining => "draining",
-            Self::Verifying => "verifying",
+            Self::Comparing => "comparing",
             Self::Adopting => "adopting",
         }
     }
@@ -114,6 +125,7 @@ struct Copying<'a, W> {
     origin: Origin,
     /// Entries that an interrupted copy left beyond its mark, in the order of each key.
     there: HashMap<KeyHash, VecDeque<Entry>>,
+    changed: Changed,
     watch: W,
     report: Copied,
     since: Instant,
@@ -145,6 +157,7 @@ impl Engine {
             from: source,
             to,
             there: HashMap::new(),
+            changed: Changed::default(),
             report: Copied {
                 through: origin.through,
                 ..Copied::default()
@@ -175,11 +188,20 @@ impl<W: FnMut(&Copied)> Copying<'_, W> {
     async fn snapshot(&mut self) -> Result<bool> {
         self.enter(Phase::Copying);
         self.begin().await?;
-        let end = self.from.end().await?;
-        self.catch_up(|through, _| through >= end).await?;
+        let vanishing = || {
+            let text = "answers vanish from the source faster than they can be copied";
+            Error::from(StoreError::Unavailable(text.to_owned()))
+        };
+        if !self.copy_present().await? {
+            return Err(vanishing());
+        }
         self.enter(Phase::Verifying);
-        if !self.verify(false).await? {
+        if !self.verify().await? {
             return Ok(false);
+        }
+        // Verifying may have copied more.
+        if !self.carrier.misses_nothing() {
+            return Err(vanishing());
         }
         self.note(Stage::Whole).await?;
         Ok(true)
@@ -191,6 +213,14 @@ impl<W: FnMut(&Copied)> Copying<'_, W> {
         self.begin().await?;
         // Nearly all of it: a source in use is never caught up with.
         self.catch_up(|_, read| read < WINDOW).await?;
+        let early = self.copy_present().await?;
+        if early {
+            self.enter(Phase::Verifying);
+            if !self.verify().await? {
+                return Ok(false);
+            }
+            self.catch_up(|_, read| read < WINDOW).await?;
+        }
         self.enter(Phase::Closing);
         let moved = Moved {
             to: shown.to_owned(),
@@ -200,9 +230,16 @@ impl<W: FnMut(&Copied)> Copying<'_, W> {
         self.copy_rest().await?;
         self.enter(Phase::Draining);
         self.drain(drain).await?;
-        self.copy_rest().await?;
-        self.enter(Phase::Verifying);
-        self.verify(true).await
+        if !early {
+            self.copy_rest().await?;
+            self.enter(Phase::Verifying);
+            if !self.verify().await? {
+                return Ok(false);
+            }
+        }
+        self.enter(Phase::Comparing);
+        self.report.difference = self.compare_rest().await?;
+        Ok(self.report.difference.is_none())
     }
 
     /// Raises the target's fences and opens it.
@@ -235,6 +272,19 @@ impl<W: FnMut(&Copied)> Copying<'_, W> {
         Ok(())
     }
 
+    /// Copies what is in the log now, and more while an answer is missing: somebody has taken it away
+    /// since, and the log says so by now. Returns whether none is.
+    async fn copy_present(&mut self) -> Result<bool> {
+        for _ in 0..PRESENT_ROUNDS_MAX {
+            let end = self.from.end().await?;
+            self.catch_up(|through, _| through >= end).await?;
+            if self.carrier.misses_nothing() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Copies until there is nothing left in the log.
     async fn copy_rest(&mut self) -> Result<()> {
         self.catch_up(|_, read| read == 0).await?;
@@ -254,6 +304,8 @@ impl<W: FnMut(&Copied)> Copying<'_, W> {
             let Some(last) = window.last().map(|logged| logged.seq) else {
                 return Ok(());
             };
+            self.changed
+                .add(window.iter().filter_map(|logged| logged.place));
             let mine = self.carrier.sorted(window, &mut self.there).await?;
             self.report.skipped += mine.skipped;
             self.report.entries += mine.entries;
@@ -300,13 +352,14 @@ impl<W: FnMut(&Copied)> Copying<'_, W> {
         }
     }
 
-    /// Verifies the target and compares it with the source.
-    async fn verify(&mut self, closed: bool) -> Result<bool> {
+    /// Verifies the target and compares it with the source, which may be in use.
+    async fn verify(&mut self) -> Result<bool> {
+        self.changed.begin();
         let verified = self.to.verify().await?;
         self.report.difference = verified.difference.clone();
         self.report.verified = Some(verified);
         if self.report.difference.is_none() {
-            self.report.difference = self.compare(closed).await?;
+            self.report.difference = self.compare_all().await?;
         }
         Ok(self.report.difference.is_none())
     }
