@@ -418,3 +418,23 @@ fn no_password_is_shown() {
         );
     }
 }
+
+#[test]
+fn a_closed_ledger_comes_back_only_as_a_copy() {
+    let sandbox = Sandbox::new();
+    let (from, to, back) = (
+        file(&sandbox, "a.db"),
+        file(&sandbox, "b.db"),
+        file(&sandbox, "c.db"),
+    );
+    assert_eq!(send(&sandbox, &from, "order-7").exit, 3);
+    assert_eq!(copy(&sandbox, &from, &to, &[]).exit, 0);
+    assert_eq!(on(&sandbox, &from, &["restore"]).exit, 64);
+    assert_eq!(on(&sandbox, &from, &["backup", "copy.db"]).exit, 0);
+    let restored = on(&sandbox, &back, &["restore", "copy.db"]);
+    assert_eq!(restored.exit, 0, "{restored:?}");
+    assert_eq!(send(&sandbox, &back, "order-8").exit, 3);
+    assert_eq!(send(&sandbox, &back, "order-7").exit, 3);
+    assert_eq!(sandbox.effects("sent"), 2);
+    assert_eq!(send(&sandbox, &from, "order-8").exit, 125);
+}
