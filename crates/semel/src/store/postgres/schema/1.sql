@@ -286,9 +286,9 @@ BEGIN
                 CONTINUE;
             END IF;
         END IF;
-        v_seq := nextval('semel.numbers') * 256 + a_bucket[i];
         CASE a_kind[i]
         WHEN 0 THEN
+            v_seq := nextval('semel.numbers') * 256 + a_bucket[i];
             v_place := v_seq;
             v_won := true;
             IF a_home[i] <> a_bucket[i] THEN
@@ -350,6 +350,10 @@ BEGIN
         IF NOT v_won THEN
             v_lost := v_lost || i;
             CONTINUE;
+        END IF;
+        IF a_kind[i] <> 0 THEN
+            -- Now that the row is locked: whoever relied on what it was has a lower number.
+            v_seq := nextval('semel.numbers') * 256 + a_bucket[i];
         END IF;
         INSERT INTO semel.log (seq, bucket, place, at, command, batch, entry)
             VALUES (v_seq, a_bucket[i], v_place, a_at[i], a_command[i], a_batch, a_entry[i]);
