@@ -52,8 +52,8 @@ pub(crate) struct Inner {
     pub(crate) outage_until: Duration,
     upstreams: Vec<Upstream>,
     now: Duration,
-    /// How often the clock had jumped ahead when somebody first read this time.
-    read: BTreeMap<Timestamp, u32>,
+    /// How often the clock had jumped ahead when somebody first read this time, and the true time then.
+    read: BTreeMap<Timestamp, (u32, Duration)>,
 }
 
 /// A command that went over the wire, to be delivered again.
@@ -160,10 +160,8 @@ impl Sim {
         }
         self.with(|s| {
             let now = s.judged(&self.clock);
-            if self.plan.clock_moves > 0 {
-                let jumps = s.checker.disturbances;
-                s.read.entry(now).or_insert(jumps);
-            }
+            let read = (s.checker.disturbances, s.now);
+            s.read.entry(now).or_insert(read);
             now
         })
     }
@@ -219,6 +217,8 @@ impl Sim {
             );
             let parent = self.plan.keys[key].parent;
             let parent = parent.map(|parent| s.shelf.record(&self.plan.keys[parent].hash));
+            let read = s.read.get(&entry.at).copied();
+            let (disturbances, decided) = read.unwrap_or((0, s.now));
             let committed = Committed {
                 key,
                 entry: &entry,
@@ -227,8 +227,9 @@ impl Sim {
                 parent: parent.as_ref().map(Option::as_deref),
                 process: by.id,
                 now: s.now,
+                decided,
                 retention_may_act: s.retention_may_act(),
-                disturbances: s.read.get(&entry.at).copied().unwrap_or(0),
+                disturbances,
             };
             s.checker.committed(&committed, &s.world);
             Ok(commit)

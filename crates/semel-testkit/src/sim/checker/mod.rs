@@ -149,6 +149,8 @@ pub(crate) struct Committed<'a> {
     pub(crate) process: usize,
     /// The true time.
     pub(crate) now: Duration,
+    /// The true time when it was decided: it may have been under way for long.
+    pub(crate) decided: Duration,
     /// Whether two sweeps, far enough apart, can have agreed on the time.
     pub(crate) retention_may_act: bool,
     /// How often the clock had jumped ahead when the change was decided.

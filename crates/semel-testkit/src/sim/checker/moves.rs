@@ -23,7 +23,7 @@ impl KeyLog {
                 self.somebody_said(change, &outcome, world)?;
                 self.settlements.push(Settlement {
                     told: Told::of(&outcome),
-                    at: change.now,
+                    at: change.decided,
                     until: None,
                 });
                 Ok(())
