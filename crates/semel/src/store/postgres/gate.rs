@@ -1,47 +1,84 @@
 //! Workers that take what waits together: whatever came while they were busy goes in one round trip.
 
+use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use crate::store::group::{GROUP_MAX, QUEUE_MAX};
 use crate::store::{Result, StoreError};
 
-/// Where items wait; the workers end when it is dropped.
-#[derive(Debug)]
+/// How many items must wait before another worker takes some of them: together they cost less.
+const CROWD: usize = 64;
+
+type Work<T> = dyn Fn(Vec<T>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
+
+/// Where items wait; the worker ends when it is dropped.
 pub(super) struct Gate<T> {
     queue: mpsc::Sender<T>,
+    items: Arc<Mutex<mpsc::Receiver<T>>>,
+    work: Arc<Work<T>>,
+    /// How many more may help.
+    helpers: Arc<Semaphore>,
+}
+
+impl<T> fmt::Debug for Gate<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = self.queue.max_capacity() - self.queue.capacity();
+        f.debug_struct("Gate").field("waiting", &waiting).finish()
+    }
 }
 
 impl<T: Send + 'static> Gate<T> {
-    /// Starts workers, each of which does the work for all items that wait, up to a group's size.
+    /// Starts a worker that does the work for all items that wait, up to a group's size. While there is
+    /// a crowd, others help, so that there are no more than `workers`.
     pub(super) fn open<F, W>(workers: usize, work: F) -> Self
     where
-        F: Fn(Vec<T>) -> W + Clone + Send + 'static,
-        W: Future<Output = ()> + Send,
+        F: Fn(Vec<T>) -> W + Send + Sync + 'static,
+        W: Future<Output = ()> + Send + 'static,
     {
         let (queue, items) = mpsc::channel(QUEUE_MAX);
-        let items = Arc::new(Mutex::new(items));
-        for _ in 0..workers {
-            let (items, work) = (Arc::clone(&items), work.clone());
-            tokio::spawn(async move {
-                loop {
-                    let mut group = vec![];
-                    if items.lock().await.recv_many(&mut group, GROUP_MAX).await == 0 {
-                        break;
-                    }
-                    work(group).await;
+        let gate = Self {
+            queue,
+            items: Arc::new(Mutex::new(items)),
+            work: Arc::new(move |group| Box::pin(work(group))),
+            helpers: Arc::new(Semaphore::new(workers.saturating_sub(1))),
+        };
+        let (items, work) = (Arc::clone(&gate.items), Arc::clone(&gate.work));
+        tokio::spawn(async move {
+            loop {
+                let mut group = vec![];
+                if items.lock().await.recv_many(&mut group, GROUP_MAX).await == 0 {
+                    break;
                 }
-            });
-        }
-        Self { queue }
+                work(group).await;
+            }
+        });
+        gate
     }
 
     /// Lets an item wait, unless too many do.
     pub(super) fn enter(&self, item: T) -> Result<()> {
         self.queue.try_send(item).map_err(|_| {
             StoreError::Unavailable("too many callers are waiting for PostgreSQL".to_owned())
-        })
+        })?;
+        if self.queue.max_capacity() - self.queue.capacity() >= CROWD
+            && let Ok(turn) = Arc::clone(&self.helpers).try_acquire_owned()
+        {
+            let (items, work) = (Arc::clone(&self.items), Arc::clone(&self.work));
+            tokio::spawn(async move {
+                let mut group = vec![];
+                let mut items = items.lock().await;
+                if items.len() >= CROWD {
+                    items.recv_many(&mut group, GROUP_MAX).await;
+                    drop(items);
+                    work(group).await;
+                }
+                drop(turn);
+            });
+        }
+        Ok(())
     }
 }

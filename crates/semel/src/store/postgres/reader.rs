@@ -85,7 +85,7 @@ pub(super) async fn load(pool: &Arc<Pool>, time: &Time, keys: &[KeyHash]) -> Res
         (&ALONG_MAX, Type::INT4),
     ];
     let sent = time.uptime();
-    let rows = pool.read("read a record", sql, &parameters).await?;
+    let rows = pool.read_often("read a record", sql, &parameters).await?;
     let mut found: Vec<Current> = keys
         .iter()
         .map(|_| Current::Absent(AbsentAsOf::default()))

@@ -5,7 +5,7 @@
 //! that took over.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -39,12 +39,22 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 /// What drives a connection.
 pub(super) type Driver = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
+/// What a session is begun with that may prepare statements. PostgreSQL keeps it; a pgbouncer refuses it or
+/// leaves it out.
+const DIRECT: &str = "-c semel.direct=on";
+
+/// Says whether a session is with the server itself.
+pub(super) const IS_DIRECT: &str =
+    "SELECT coalesce(current_setting('semel.direct', true) = 'on', false)";
+
 /// One server, and how it is spoken to.
 struct Server {
     name: String,
     config: Config,
     tls: MakeRustlsConnect,
     wait: Duration,
+    /// Whether the server takes [`DIRECT`], as far as is known.
+    takes_direct: AtomicBool,
 }
 
 /// The servers of a URL.
@@ -108,6 +118,8 @@ impl Servers {
             servers.push(Server {
                 name: name_of(&config),
                 wait: wait.unwrap_or(CONNECT_WAIT),
+                // Who has one connection does one thing and is gone: nothing is worth preparing.
+                takes_direct: AtomicBool::new(url.connections > 1),
                 config,
                 tls,
             });
@@ -159,25 +171,48 @@ impl Servers {
 
 impl Server {
     async fn connect(&self) -> std::result::Result<(Client, Driver), Refusal> {
+        if self.takes_direct.load(Ordering::Relaxed) {
+            let mut config = self.config.clone();
+            let options = config.get_options().unwrap_or_default();
+            config.options(format!("{options} {DIRECT}").trim_start());
+            match timeout(self.wait, config.connect(self.tls.clone())).await {
+                Ok(Ok(connected)) => return Ok(connected),
+                // As a pgbouncer says it.
+                Ok(Err(error)) if error.code() == Some(&SqlState::PROTOCOL_VIOLATION) => {
+                    self.takes_direct.store(false, Ordering::Relaxed);
+                }
+                other => return other.map_or_else(|_| Err(self.silent()), |it| self.judge(it)),
+            }
+        }
         let connecting = timeout(self.wait, self.config.connect(self.tls.clone()));
         match connecting.await {
-            Ok(Ok(connected)) => Ok(connected),
-            Ok(Err(error)) => {
-                let told = failed(&format!("connect to PostgreSQL at {}", self.name), &error);
-                Err(Refusal {
-                    weight: weight(&error, &told),
-                    error: told,
-                })
+            Ok(connected) => self.judge(connected),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    fn judge(
+        &self,
+        connected: std::result::Result<(Client, Driver), Error>,
+    ) -> std::result::Result<(Client, Driver), Refusal> {
+        connected.map_err(|error| {
+            let told = failed(&format!("connect to PostgreSQL at {}", self.name), &error);
+            Refusal {
+                weight: weight(&error, &told),
+                error: told,
             }
-            Err(_) => Err(Refusal {
-                weight: Weight::Silent,
-                error: StoreError::Unavailable(format!(
-                    "PostgreSQL at {} did not answer within {} s; is it running, and does a firewall \
-                     let us through?",
-                    self.name,
-                    self.wait.as_secs()
-                )),
-            }),
+        })
+    }
+
+    fn silent(&self) -> Refusal {
+        Refusal {
+            weight: Weight::Silent,
+            error: StoreError::Unavailable(format!(
+                "PostgreSQL at {} did not answer within {} s; is it running, and does a firewall let us \
+                 through?",
+                self.name,
+                self.wait.as_secs()
+            )),
         }
     }
 }

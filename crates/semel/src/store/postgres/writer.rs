@@ -136,7 +136,7 @@ impl Writer {
         let mut tries = 0;
         loop {
             tries += 1;
-            let connection = match self.pool.take().await {
+            let mut connection = match self.pool.take().await {
                 Ok(connection) => connection,
                 Err(error) => return Sent::Refused(error),
             };
@@ -154,12 +154,8 @@ impl Writer {
             let sent = self.time.uptime();
             let arguments = Arguments::new(Call { batch, patience }, changes);
             let parameters = arguments.parameters();
-            let client = match connection.client() {
-                Ok(client) => client,
-                Err(error) => return Sent::Refused(error),
-            };
-            let error = match in_time(client.query_typed(APPLY, &parameters)).await {
-                Ok(Ok(rows)) => {
+            let error = match in_time(connection.run_often(APPLY, &parameters)).await {
+                Ok(Ok(Ok(rows))) => {
                     return match written(&rows, changes) {
                         Ok(written) => {
                             self.learn(&written, changes, sent);
@@ -168,7 +164,8 @@ impl Writer {
                         Err(error) => Sent::Refused(error),
                     };
                 }
-                Ok(Err(error)) => error,
+                Ok(Ok(Err(error))) => error,
+                Ok(Err(error)) => return Sent::Refused(error),
                 Err(late) => {
                     connection.give_up();
                     return lost(late.to_string());
