@@ -201,6 +201,7 @@ struct Columns<'a> {
     stream_fence: Vec<Option<i64>>,
     at: Vec<SystemTime>,
     command: Vec<&'static str>,
+    report: Vec<bool>,
     entry: Vec<Vec<u8>>,
 }
 
@@ -228,6 +229,7 @@ impl<'a> Columns<'a> {
         self.stream_fence.push(prepared.stream());
         self.at.push(shown(change.entry.at));
         self.command.push(change.entry.command.name());
+        self.report.push(change.entry.command.is_report());
         self.entry.push(encode_entry(&change.entry));
         self.push_record(change.next.as_deref());
     }
@@ -274,7 +276,7 @@ impl<'a> Columns<'a> {
 
 pub(super) const APPLY: &str = "SELECT n, outcome, place, record, packed, clock, heard FROM semel.apply(\
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
-    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)";
+    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)";
 
 /// How a call of `semel.apply` is made.
 #[derive(Clone, Copy, Debug)]
@@ -308,7 +310,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Returns the parameters of [`APPLY`].
-    pub(super) fn parameters(&self) -> [Parameter<'_>; 32] {
+    pub(super) fn parameters(&self) -> [Parameter<'_>; 33] {
         let c = &self.columns;
         [
             (&self.call.batch, Type::INT8),
@@ -342,6 +344,7 @@ impl<'a> Arguments<'a> {
             (&c.stream_fence, Type::INT8_ARRAY),
             (&c.at, Type::TIMESTAMPTZ_ARRAY),
             (&c.command, Type::TEXT_ARRAY),
+            (&c.report, Type::BOOL_ARRAY),
             (&c.entry, Type::BYTEA_ARRAY),
         ]
     }

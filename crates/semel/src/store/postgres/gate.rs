@@ -53,7 +53,8 @@ impl<T: Send + 'static> Gate<T> {
                 if items.lock().await.recv_many(&mut group, GROUP_MAX).await == 0 {
                     break;
                 }
-                work(group).await;
+                // In a task of its own: a panic must not leave those who come later without a worker.
+                drop(tokio::spawn(work(group)).await);
             }
         });
         gate
@@ -80,5 +81,30 @@ impl<T: Send + 'static> Gate<T> {
             });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_comes_after_a_panic_is_served() {
+        let gate = Gate::open(1, |group: Vec<Option<oneshot::Sender<()>>>| async move {
+            for item in group {
+                let answer = item.expect("this one is for the panic");
+                answer.send(()).expect("somebody waits");
+            }
+        });
+        gate.enter(None).expect("there is room");
+        // Once it was taken, so that the next one comes in another group.
+        while gate.queue.capacity() < gate.queue.max_capacity() {
+            tokio::task::yield_now().await;
+        }
+        let (sender, receiver) = oneshot::channel();
+        gate.enter(Some(sender)).expect("there is room");
+        assert_eq!(receiver.await, Ok(()));
     }
 }

@@ -144,6 +144,7 @@ $$;
 -- a_kind: 0 a new record, 1 a changed one, 2 one that is removed, 3 only an entry in the log.
 -- a_payload: 0 keep it, 1 store a_packed, 2 take the stream a_stream_fence, 3 erase it, 4 and all streams.
 -- a_replaces: whether there may be another payload before.
+-- a_report: whether it tells what became of an attempt, which a closed store still takes.
 -- outcome: 0 something else is stored, 1 written, 2 the guard has changed, 3 the ledger has moved (the
 -- record says where to), 4 the store is a copy.
 CREATE FUNCTION semel.apply(
@@ -154,7 +155,7 @@ CREATE FUNCTION semel.apply(
     a_door text[], a_queue text[], a_attempt integer[], a_created_at timestamptz[],
     a_settled_at timestamptz[], a_lease_until timestamptz[], a_record bytea[],
     a_payload smallint[], a_replaces boolean[], a_packed bytea[], a_stream_fence bigint[],
-    a_at timestamptz[], a_command text[], a_entry bytea[]
+    a_at timestamptz[], a_command text[], a_report boolean[], a_entry bytea[]
 )
 RETURNS TABLE (n integer, outcome smallint, place bigint, record bytea, packed bytea, clock bigint, heard boolean)
 LANGUAGE plpgsql VOLATILE
@@ -257,7 +258,7 @@ BEGIN
     FOR i IN 1..CASE WHEN a_plain AND v_free THEN 0 ELSE cardinality(a_kind) END LOOP
         n := i;
         v_place := a_place[i];
-        IF NOT v_free AND (v_standing <> 'closed' OR a_command[i] NOT IN ('renew', 'settle', 'expire')) THEN
+        IF NOT v_free AND (v_standing <> 'closed' OR NOT a_report[i]) THEN
             -- Whoever was overtaken hears of that, as it may be all that there is to know.
             IF a_kind[i] IN (0, 3) THEN
                 v_won := NOT EXISTS (SELECT FROM semel.operations o
