@@ -7,7 +7,7 @@ use semel::{Engine, Error, Namespace};
 
 use crate::failure::Failure;
 use crate::printer::Printer;
-use crate::settings::{Origin, SETTINGS, Settings, without_password};
+use crate::settings::{Kind, Origin, SETTINGS, Settings, without_password};
 
 /// The settings and the way to speak.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Context {
         let mut line = "semel".to_owned();
         for setting in &SETTINGS {
             let value = self.settings.value(setting);
-            if let (Origin::Flag(flag), false) = (&value.origin, setting.secret) {
+            if let (Origin::Flag(flag), Kind::Plain) = (&value.origin, setting.kind) {
                 line = format!("{line} {flag} {}", quoted(&without_password(&value.text)));
             }
         }

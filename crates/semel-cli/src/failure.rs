@@ -22,7 +22,10 @@ impl Failure {
             code,
             message: message.into(),
             hint: None,
-            retryable: matches!(code, "in_flight" | "breaker_open" | "store_unavailable"),
+            retryable: matches!(
+                code,
+                "in_flight" | "breaker_open" | "rate_limited" | "store_unavailable"
+            ),
             key: None,
         }
     }
@@ -83,7 +86,7 @@ fn exit_code(code: &str) -> u8 {
     match code {
         "in_doubt" => 120,
         "key_reused" => 121,
-        "in_flight" | "breaker_open" => 122,
+        "in_flight" | "breaker_open" | "rate_limited" => 122,
         "dead" | "expired" => 123,
         "invalid_key" | "invalid_input" | "too_large" => USAGE,
         "not_found" => 1,
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     /// All codes that users can meet.
-    const CODES: [&str; 15] = [
+    const CODES: [&str; 16] = [
         "in_flight",
         "breaker_open",
         "in_doubt",
@@ -113,6 +116,7 @@ mod tests {
         "not_found",
         "unauthorized",
         "forbidden",
+        "rate_limited",
         "store_unavailable",
         "internal",
     ];

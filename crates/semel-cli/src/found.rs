@@ -39,10 +39,7 @@ impl Found {
 
     /// Returns the state as of when it was read.
     pub(crate) fn state(&self) -> StateKind {
-        match &*self.record {
-            Record::Operation(operation) => operation.kind_at(self.now),
-            Record::Tombstone(_) | Record::Stub(_) => self.record.kind(),
-        }
+        self.record.kind_at(self.now)
     }
 
     pub(crate) fn operation(&self) -> Option<&Operation> {

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         let code = code.unwrap_or_else(|failure| printer.failure(&failure));
         return printer.finish(code);
     }
-    let settings = match Settings::load(&args.global) {
+    let settings = match Settings::load(&args) {
         Ok(settings) => settings,
         Err(failure) => return printer.failure(&failure),
     };
@@ -78,6 +78,7 @@ fn start(context: &Context, verb: Verb) -> Result<ExitCode, Failure> {
             Verb::Restore(args) => commands::restore::run(context, &args).await,
             Verb::Copy(args) => commands::copy::run(context, &args).await,
             Verb::Verify => commands::verify::run(context).await,
+            Verb::Serve(_) => commands::serve::run(context).await,
             Verb::Config(args) => Ok(commands::config::run(context, &args)),
             Verb::Completions(args) => commands::completions::run(&context.printer, &args),
             Verb::Man(args) => commands::man::run(&context.printer, &args),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use semel::core::Digest;
 use semel::core::ledger::{
     Command, Decision, Order, Record, Rejection, Reply, Resolution, Resolve, StateKind, Version,
     decide,
@@ -48,10 +47,7 @@ impl Choice {
             Self::Done { ok, effect, data } => Resolution::Done(Outcome {
                 ok: *ok,
                 effect: *effect,
-                payload: data.as_deref().map(|bytes| Payload {
-                    digest: Digest::of(bytes),
-                    size: bytes.len() as u64,
-                }),
+                payload: data.as_deref().map(Payload::of),
             }),
             Self::NotDone => Resolution::NotDone,
             Self::Retry => return Command::Retry(order),

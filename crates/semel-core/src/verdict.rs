@@ -15,6 +15,17 @@ pub struct Payload {
     pub size: u64,
 }
 
+impl Payload {
+    /// Refers to these bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self {
+            digest: Digest::of(bytes),
+            size: bytes.len() as u64,
+        }
+    }
+}
+
 /// The end of a done operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {

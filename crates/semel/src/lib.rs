@@ -37,9 +37,9 @@ pub mod store;
 pub mod view;
 
 pub use engine::{
-    Admission, Adopted, Attempt, Builder, Completed, Copied, Difference, EffectCall, Engine,
-    Failure, Fault, Found, Operator, Permit, Phase, Point, Preview, Replayed, Request, Rules,
-    Swept, Verified, WAIT_MAX, Way,
+    Admission, Adopted, Attempt, Builder, Claimed, Completed, Copied, Difference, EffectCall,
+    Engine, Failure, Fault, Found, Granted, Operator, Permit, Phase, Point, Preview, Rehearsal,
+    Replayed, Request, Rules, Swept, Verified, WAIT_MAX, Way,
 };
 pub use error::{Error, Refusal, Result};
 pub use events::Events;
@@ -50,6 +50,7 @@ pub use semel_core::{
     AttemptId, Class, Effect, Fingerprint, Key, Label, Lease, Namespace, Note, OnDoubt, Outcome,
     Payload, Policy, Probe, Retention, Timestamp,
 };
+pub use store::group::together;
 
 // Their transactions are given to permits: the versions must be the same.
 pub use rusqlite;

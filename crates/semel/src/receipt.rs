@@ -146,20 +146,6 @@ impl Receipt {
         })
     }
 
-    /// Says which policies stand, where this call asked for others.
-    pub(crate) fn kept(mut self, asked: &Spec, current: &Current) -> Self {
-        let operation = current.record().and_then(Record::operation);
-        self.policy_kept = operation.and_then(|operation| {
-            let spec = &operation.spec;
-            let other = spec.policy != asked.policy || spec.probe != asked.probe;
-            other.then(|| {
-                let (class, on_doubt) = (spec.policy.class.as_str(), spec.policy.on_doubt.as_str());
-                format!("class {class}, on_doubt {on_doubt}: as the first call said")
-            })
-        });
-        self
-    }
-
     /// Makes the receipt of an action that is not recorded.
     pub(crate) fn unrecorded(request: &Request, now: Timestamp) -> crate::Result<Self> {
         Ok(Self {
@@ -195,6 +181,16 @@ impl Receipt {
             |json| serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned()),
         )
     }
+}
+
+/// Says which policies stand, where a call asked for others: those of the first call.
+pub(crate) fn policy_kept(asked: &Spec, current: &Current) -> Option<String> {
+    let spec = &current.record().and_then(Record::operation)?.spec;
+    let other = spec.policy != asked.policy || spec.probe != asked.probe;
+    other.then(|| {
+        let (class, on_doubt) = (spec.policy.class.as_str(), spec.policy.on_doubt.as_str());
+        format!("class {class}, on_doubt {on_doubt}: as the first call said")
+    })
 }
 
 /// Says how long something lasts, in one unit.

@@ -4,6 +4,7 @@ pub(crate) mod look;
 pub(crate) mod operate;
 pub(crate) mod query;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod values;
 
 use std::path::PathBuf;
@@ -98,7 +99,21 @@ pub(crate) enum Verb {
     )]
     Verify,
 
+    Serve(serve::Serve),
     Config(look::Config),
     Completions(look::Completions),
     Man(look::Man),
+}
+
+impl Verb {
+    /// Returns the setting that a flag of the verb's own sets: its name, the flag and the value.
+    pub(crate) fn said(&self) -> Option<(&'static str, &'static str, &String)> {
+        match self {
+            Self::Serve(serve) => {
+                let listen = serve.listen.as_ref()?;
+                Some(("serve.listen", "--listen", listen))
+            }
+            _ => None,
+        }
+    }
 }

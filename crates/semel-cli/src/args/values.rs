@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use semel::core::ledger::StateKind;
 use semel::{Class, Effect, Lease, OnDoubt, Retention, Timestamp};
+use semel_server::Listen;
 
 /// Reads a duration: a whole number and one of `ms`, `s`, `m`, `h`, `d`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -40,6 +41,64 @@ pub(crate) fn some_duration(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("a duration of zero makes no sense here".to_owned()),
         length => Ok(length),
     }
+}
+
+/// Reads a whole number.
+pub(crate) fn number(text: &str) -> Result<usize, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is not a whole number"))
+}
+
+/// Reads a whole number that must not be zero.
+pub(crate) fn some_number(text: &str) -> Result<usize, String> {
+    match number(text)? {
+        0 => Err("zero makes no sense here".to_owned()),
+        number => Ok(number),
+    }
+}
+
+/// Reads a size: a whole number of bytes, or one and `KiB` or `MiB`.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    let wrong = || format!("`{text}` is not a size; write 4096, 512KiB or 2MiB");
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let each: usize = match unit {
+        "" => 1,
+        "KiB" => 1_024,
+        "MiB" => 1_024 * 1_024,
+        _ => return Err(wrong()),
+    };
+    let number: usize = digits.parse().map_err(|_| wrong())?;
+    let size = number.checked_mul(each).filter(|size| *size <= SIZE_MAX);
+    match size {
+        Some(0) => Err("a size of zero makes no sense here".to_owned()),
+        Some(size) => Ok(size),
+        None => Err(format!("`{text}` is too large; the limit is 64MiB")),
+    }
+}
+
+/// Nothing that is read as a whole may be larger.
+const SIZE_MAX: usize = 64 * 1_024 * 1_024;
+
+/// Reads where to listen: `ADDRESS:PORT` or `unix:PATH`.
+pub(crate) fn listen(text: &str) -> Result<Listen, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        if path.is_empty() {
+            return Err("unix: needs a path, such as unix:/run/semel.sock".to_owned());
+        }
+        return Ok(Listen::Unix(path.into()));
+    }
+    let literal = text
+        .strip_prefix("localhost:")
+        .map(|port| format!("127.0.0.1:{port}"));
+    let address = literal.as_deref().unwrap_or(text).parse();
+    address.map(Listen::Tcp).map_err(|_| {
+        format!(
+            "`{text}` is not a place to listen at; write 127.0.0.1:7363, [::1]:7363 or unix:PATH"
+        )
+    })
 }
 
 /// Reads a lease.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::args::look::{Config, ConfigVerb};
 use crate::context::Context;
-use crate::settings::{SETTINGS, Setting, without_password};
+use crate::settings::{Kind, SETTINGS, Setting, without_password};
 use crate::table::{self, Cell};
 
 pub(crate) fn run(context: &Context, args: &Config) -> ExitCode {
@@ -50,9 +50,12 @@ fn show(context: &Context) {
 /// Returns what may be seen of a value; `None` when it is not set.
 fn shown(context: &Context, setting: &Setting) -> Option<String> {
     let value = &context.settings.value(setting).text;
-    match (value.is_empty(), setting.secret) {
-        (true, _) => None,
-        (false, true) => Some("(set)".to_owned()),
-        (false, false) => Some(without_password(value)),
+    if value.is_empty() {
+        return None;
     }
+    Some(match setting.kind {
+        Kind::Secret => "(set)".to_owned(),
+        Kind::Plain | Kind::Number => without_password(value),
+        Kind::List => json!(value.lines().collect::<Vec<_>>()).to_string(),
+    })
 }

@@ -16,6 +16,7 @@ pub(crate) mod resolve;
 pub(crate) mod restore;
 pub(crate) mod retry;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod stats;
 pub(crate) mod verify;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::known::Kind;
 use super::nearest::nearest;
 use super::{SETTINGS, Variable, named, user_directory};
 use crate::failure::Failure;
@@ -84,21 +85,41 @@ fn flatten(
                 continue;
             }
         }
-        if !SETTINGS.iter().any(|setting| setting.name == name) {
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
             let unknown = Failure::input(format!("{}: unknown setting `{name}`", path.display()));
             let known = SETTINGS.iter().map(|setting| setting.name);
             return Err(match nearest(&name, known) {
                 Some(near) => unknown.hint(format!("did you mean `{near}`?")),
                 None => unknown.hint("`semel config show` lists all settings"),
             });
-        }
-        let toml::Value::String(text) = value else {
-            let found = value.type_str();
-            let file = path.display();
-            let text = format!("{file}: `{name}` must be a string, in quotes; it is a {found}");
-            return Err(Failure::input(text));
         };
-        values.insert(name, text.clone());
+        let text = written(value, setting.kind).ok_or_else(|| {
+            let (file, found) = (path.display(), value.type_str());
+            let wanted = match setting.kind {
+                Kind::List => "an array of strings of one line each",
+                Kind::Number => "a whole number",
+                Kind::Plain | Kind::Secret => "a string, in quotes",
+            };
+            Failure::input(format!(
+                "{file}: `{name}` must be {wanted}; it is a {found}"
+            ))
+        })?;
+        values.insert(name, text);
     }
     Ok(())
+}
+
+/// Returns a value as the environment would have it.
+fn written(value: &toml::Value, kind: Kind) -> Option<String> {
+    match (value, kind) {
+        (toml::Value::Array(items), Kind::List) => {
+            let items = items
+                .iter()
+                .map(|item| item.as_str().filter(|text| !text.contains('\n')));
+            Some(items.collect::<Option<Vec<_>>>()?.join("\n"))
+        }
+        (toml::Value::String(text), Kind::Plain | Kind::Secret) => Some(text.clone()),
+        (toml::Value::Integer(number), Kind::Number) => Some(number.to_string()),
+        _ => None,
+    }
 }

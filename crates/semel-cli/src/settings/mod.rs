@@ -1,9 +1,12 @@
 //! Where values come from: a flag, the environment, a file, or the default, in that order.
 
 mod file;
+mod known;
 mod nearest;
 mod secret;
+mod serve;
 
+pub(crate) use self::known::{Kind, SETTINGS, Setting};
 pub(crate) use self::nearest::nearest;
 pub(crate) use self::secret::without_password;
 
@@ -14,89 +17,8 @@ use std::path::{Path, PathBuf};
 
 use semel::{Lease, Retention};
 
-use crate::args::{Global, values};
+use crate::args::{Args, Global, values};
 use crate::failure::Failure;
-
-/// One thing that can be set.
-#[derive(Debug)]
-pub(crate) struct Setting {
-    pub(crate) name: &'static str,
-    pub(crate) env: &'static str,
-    default: &'static str,
-    pub(crate) about: &'static str,
-    /// Never shown.
-    pub(crate) secret: bool,
-    check: fn(&str) -> Result<(), String>,
-}
-
-/// All that can be set.
-pub(crate) const SETTINGS: [Setting; 7] = [
-    Setting {
-        name: "store",
-        env: "SEMEL_STORE",
-        default: "",
-        about: "where the ledger is",
-        secret: false,
-        check: anything,
-    },
-    Setting {
-        name: "namespace",
-        env: "SEMEL_NAMESPACE",
-        default: "default",
-        about: "the wall behind which keys live",
-        secret: false,
-        check: |text| ok(semel::Namespace::new(text)),
-    },
-    Setting {
-        name: "token",
-        env: "SEMEL_TOKEN",
-        default: "",
-        about: "the token for a remote store",
-        secret: true,
-        check: anything,
-    },
-    Setting {
-        name: "run.lease",
-        env: "SEMEL_RUN_LEASE",
-        default: "60s",
-        about: "how long a wrapper may be silent before its attempt is in doubt",
-        secret: false,
-        check: |text| ok(values::lease(text)),
-    },
-    Setting {
-        name: "run.wait",
-        env: "SEMEL_RUN_WAIT",
-        default: "30s",
-        about: "how long to wait for the same operation running elsewhere",
-        secret: false,
-        check: |text| ok(values::duration(text)),
-    },
-    Setting {
-        name: "run.retention",
-        env: "SEMEL_RUN_RETENTION",
-        default: "30d",
-        about: "how long answers are kept",
-        secret: false,
-        check: |text| ok(values::retention(text)),
-    },
-    Setting {
-        name: "doctor.doubt_limit",
-        env: "SEMEL_DOCTOR_DOUBT_LIMIT",
-        default: "1h",
-        about: "how old a doubt may be before `doctor` finds fault with it",
-        secret: false,
-        check: |text| ok(values::duration(text)),
-    },
-];
-
-#[expect(clippy::unnecessary_wraps, reason = "has the shape of a check")]
-const fn anything(_: &str) -> Result<(), String> {
-    Ok(())
-}
-
-fn ok<T, E: fmt::Display>(parsed: Result<T, E>) -> Result<(), String> {
-    parsed.map(drop).map_err(|error| error.to_string())
-}
 
 /// A value and where it came from.
 #[derive(Clone, Debug)]
@@ -133,11 +55,18 @@ pub(crate) struct Settings {
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 impl Settings {
-    pub(crate) fn load(global: &Global) -> Result<Self, Failure> {
-        Self::resolve(global, &|name| std::env::var_os(name))
+    pub(crate) fn load(args: &Args) -> Result<Self, Failure> {
+        Self::resolve(&args.global, args.verb.said(), &|name| {
+            std::env::var_os(name)
+        })
     }
 
-    fn resolve(global: &Global, variable: Variable<'_>) -> Result<Self, Failure> {
+    /// Finds each value; `said` is what the verb's own flags set.
+    fn resolve(
+        global: &Global,
+        said: Option<(&'static str, &'static str, &String)>,
+        variable: Variable<'_>,
+    ) -> Result<Self, Failure> {
         let file = file::read(global.config.as_deref(), variable)?;
         let mut values = BTreeMap::new();
         for setting in &SETTINGS {
@@ -145,7 +74,9 @@ impl Settings {
                 "store" => global.store.as_ref().map(|text| (text, "--store")),
                 "namespace" => global.namespace.as_ref().map(|text| (text, "--namespace")),
                 "token" => global.token.as_ref().map(|text| (text, "--token")),
-                _ => None,
+                name => said
+                    .filter(|(setting, ..)| *setting == name)
+                    .map(|(_, flag, text)| (text, flag)),
             };
             let value = if let Some((text, flag)) = flag {
                 let (text, origin) = (text.clone(), Origin::Flag(flag));
@@ -188,6 +119,11 @@ impl Settings {
 
     pub(crate) fn get(&self, name: &str) -> &str {
         &self.values[name].text
+    }
+
+    /// Returns the items of a list.
+    pub(crate) fn list(&self, name: &str) -> Vec<String> {
+        self.get(name).lines().map(str::to_owned).collect()
     }
 
     /// Returns the store's URL.

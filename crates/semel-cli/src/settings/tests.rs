@@ -12,7 +12,7 @@ fn global() -> Global {
 }
 
 fn resolve(global: &Global, set: &[(&str, &str)]) -> Result<Settings, Failure> {
-    Settings::resolve(global, &|name| {
+    Settings::resolve(global, None, &|name| {
         let found = set.iter().find(|(variable, _)| *variable == name);
         found.map(|(_, value)| OsString::from(value))
     })

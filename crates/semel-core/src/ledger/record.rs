@@ -348,6 +348,15 @@ impl Record {
         }
     }
 
+    /// Returns the state as of `now`: a lease that has ended counts, written or not.
+    #[must_use]
+    pub fn kind_at(&self, now: Timestamp) -> StateKind {
+        match self {
+            Self::Operation(operation) => operation.kind_at(now),
+            Self::Tombstone(_) | Self::Stub(_) => self.kind(),
+        }
+    }
+
     /// Returns the living operation, if it is one.
     #[must_use]
     pub const fn operation(&self) -> Option<&Operation> {

@@ -3,22 +3,48 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_core::ledger::{Begin, Command, Expire, Record, Rejection, Reply, Sighting, StateKind};
+use semel_core::ledger::{
+    Begin, Command, Expire, Grant, Record, Rejection, Reply, Sighting, StateKind,
+};
 use tokio::time::Instant;
 
 use super::finish::Finish;
 use super::ledger::{Applied, Brought, Subject};
-use super::permit::Permit;
-use super::{Admission, Background, Inner, wait};
+use super::{Background, Inner, wait};
 use crate::error::{Error, Result};
-use crate::store::StoreError;
+use crate::receipt::{Receipt, policy_kept};
+use crate::store::{Current, StoreError};
+
+/// What a claim came to; `G` is what its caller is given to act with.
+#[derive(Debug)]
+pub enum Claimed<G> {
+    /// Act, or look up, and say what came of it.
+    Granted(G),
+    /// It was done before: this is the answer.
+    Replay(Receipt),
+    /// Another attempt runs: come back then.
+    Wait {
+        /// When it is worth asking again.
+        retry_after: Duration,
+    },
+    /// Nobody knows whether an earlier attempt took effect.
+    InDoubt(Arc<Record>),
+}
+
+/// Makes what the caller is given from what was granted; the instant is from before it was asked for.
+pub(super) type Give<G> = fn(&Claim, Grant, Current, Instant) -> G;
 
 /// How long a caller is told to wait when nothing better is known.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Inner {
     /// Begins, waiting for a running duplicate until the deadline.
-    pub(super) async fn admitted(&self, mut claim: Claim, deadline: Instant) -> Result<Admission> {
+    pub(super) async fn claimed<G: Send + 'static>(
+        &self,
+        mut claim: Claim,
+        deadline: Instant,
+        give: Give<G>,
+    ) -> Result<Claimed<G>> {
         let mut pause = wait::POLL_FIRST;
         loop {
             let waiter = (Instant::now() < deadline)
@@ -26,18 +52,18 @@ impl Inner {
             let notified = waiter.as_ref().map(wait::Waiter::notified);
             // Once sent, a claim is followed to its end: a permit that nobody takes is given back.
             // Between two claims a caller that goes away leaves nothing behind.
-            let sent = Finish::new(self.runtime.clone(), claim.send());
-            let admission;
-            (claim, admission) = sent.await;
-            let retry_after = match admission? {
-                Admission::Execute(permit) => return Ok(Admission::Execute(permit.hand_over())),
-                Admission::Probe(permit) => return Ok(Admission::Probe(permit.hand_over())),
-                answer @ (Admission::Replay(_) | Admission::InDoubt(_)) => return Ok(answer),
-                Admission::Wait { retry_after } => retry_after,
+            let sent = Finish::new(self.runtime.clone(), claim.send(give));
+            let answer;
+            (claim, answer) = sent.await;
+            let retry_after = match answer? {
+                Claimed::Wait { retry_after } => retry_after,
+                answer @ (Claimed::Granted(_) | Claimed::Replay(_) | Claimed::InDoubt(_)) => {
+                    return Ok(answer);
+                }
             };
             let left = deadline.saturating_duration_since(Instant::now());
             let Some(notified) = notified.filter(|_| !left.is_zero()) else {
-                return Ok(Admission::Wait { retry_after });
+                return Ok(Claimed::Wait { retry_after });
             };
             self.listening.get_or_init(|| {
                 let listening = wait::listen(Arc::downgrade(&claim.inner));
@@ -71,18 +97,18 @@ pub(super) struct Claim {
 
 impl Claim {
     /// Begins once, and hands itself back for another time.
-    async fn send(mut self) -> (Self, Result<Admission>) {
-        let admission = self.once().await;
-        (self, admission)
+    async fn send<G: Send + 'static>(mut self, give: Give<G>) -> (Self, Result<Claimed<G>>) {
+        let answer = self.once(give).await;
+        (self, answer)
     }
 
     /// Begins once, and once more when the present holder turns out to be gone.
-    async fn once(&mut self) -> Result<Admission> {
+    async fn once<G: Send + 'static>(&mut self, give: Give<G>) -> Result<Claimed<G>> {
         let sent = Instant::now();
         let command = Command::Begin(self.begin.clone());
         let applied = self.claim(&command).await;
         let refusal = match applied {
-            Ok(applied) => return self.admit(applied, sent).await,
+            Ok(applied) => return self.answer(applied, sent, give).await,
             Err(Error::Refused(refusal)) => refusal,
             Err(other) => return Err(other),
         };
@@ -98,16 +124,16 @@ impl Claim {
                         .apply(&self.subject, None, &expire, &Brought::default())
                         .await?;
                     self.begin.sighting = Some(sighting);
-                    return Box::pin(self.once()).await;
+                    return Box::pin(self.once(give)).await;
                 }
                 let now = self.inner.ledger.store.now();
                 let retry_after = until.map_or(RETRY_AFTER, |until| until.since(now));
-                Ok(Admission::Wait {
+                Ok(Claimed::Wait {
                     retry_after: retry_after.min(RETRY_AFTER),
                 })
             }
             Rejection::InDoubt { .. } => match refusal.record {
-                Some(record) => Ok(Admission::InDoubt(record)),
+                Some(record) => Ok(Claimed::InDoubt(record)),
                 None => Err(Error::Refused(refusal)),
             },
             Rejection::KeyReused
@@ -156,24 +182,22 @@ impl Claim {
         })
     }
 
-    async fn admit(&self, applied: Applied, sent: Instant) -> Result<Admission> {
+    async fn answer<G>(
+        &self,
+        applied: Applied,
+        sent: Instant,
+        give: Give<G>,
+    ) -> Result<Claimed<G>> {
         match applied.reply {
-            Reply::Granted(grant) => {
-                let permit = Permit::new(&self.inner, &self.begin, grant, applied.current, sent);
-                Ok(if permit.is_probe() {
-                    Admission::Probe(permit)
-                } else {
-                    Admission::Execute(permit)
-                })
-            }
+            Reply::Granted(grant) => Ok(Claimed::Granted(give(self, grant, applied.current, sent))),
             Reply::Replay => {
-                let receipt = self
+                let mut receipt = self
                     .inner
                     .receipt(&applied.current, true, None, applied.at)
                     .await?;
                 self.inner.replays.add(&receipt);
-                let receipt = receipt.kept(&self.begin.spec, &applied.current);
-                Ok(Admission::Replay(receipt))
+                receipt.policy_kept = policy_kept(&self.begin.spec, &applied.current);
+                Ok(Claimed::Replay(receipt))
             }
             Reply::Submitted { .. }
             | Reply::Renewed { .. }

@@ -1,7 +1,6 @@
 //! Lists in which the lease is judged: what is stored as running may be in doubt by now.
 
-use semel_core::Timestamp;
-use semel_core::ledger::{Record, StateKind};
+use semel_core::ledger::StateKind;
 
 use super::Engine;
 use crate::error::Result;
@@ -35,7 +34,7 @@ impl Engine {
             let page = store.list(asked.clone()).await?;
             let now = store.now();
             for stored in page.items {
-                if !wanted.contains(&kind_at(&stored.record, now)) {
+                if !wanted.contains(&stored.record.kind_at(now)) {
                     continue;
                 }
                 if answer.items.len() == limit {
@@ -62,11 +61,4 @@ fn is_judged(states: &[StateKind]) -> bool {
         StateKind::Running | StateKind::Doubtful | StateKind::Succeeded | StateKind::Failed => true,
         StateKind::Pending | StateKind::Dead | StateKind::Tombstone | StateKind::Stub => false,
     })
-}
-
-fn kind_at(record: &Record, now: Timestamp) -> StateKind {
-    match record {
-        Record::Operation(operation) => operation.kind_at(now),
-        Record::Tombstone(_) | Record::Stub(_) => record.kind(),
-    }
 }

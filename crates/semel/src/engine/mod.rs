@@ -1,6 +1,7 @@
 //! The engine: what people use to make an action happen once.
 
 mod adopt;
+mod attempt;
 mod claim;
 mod copy;
 mod effect;
@@ -25,13 +26,15 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use semel_core::ledger::{Begin, Command, Fence, Holder, Record, Reply, Submit};
+use semel_core::ledger::{Begin, Fence, Holder, Record, Reply};
 use semel_core::{AttemptId, Key, Label, Namespace, Timestamp};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 pub use self::adopt::Adopted;
+pub use self::attempt::{Granted, Rehearsal};
+pub use self::claim::Claimed;
 pub use self::copy::{Copied, Phase, Way};
 pub use self::effect::{Attempt, Completed, EffectCall, Failure, Found};
 pub use self::inject::{Fault, Point};
@@ -217,33 +220,55 @@ impl Engine {
     /// are answers. When the store fails, nothing may be done.
     pub async fn begin(&self, request: Request) -> Result<Admission> {
         let deadline = Instant::now() + request.wait;
+        let attempt = AttemptId::from_random(self.inner.ids.next()?);
+        let claim = self.claim_of(request, attempt, self.inner.holder.clone());
+        let claim = claim.await?;
+        let claimed = self.inner.claimed(claim, deadline, Permit::granted);
+        Ok(match claimed.await? {
+            Claimed::Granted(permit) => {
+                let permit = permit.hand_over();
+                if permit.is_probe() {
+                    Admission::Probe(permit)
+                } else {
+                    Admission::Execute(permit)
+                }
+            }
+            Claimed::Replay(receipt) => Admission::Replay(receipt),
+            Claimed::Wait { retry_after } => Admission::Wait { retry_after },
+            Claimed::InDoubt(record) => Admission::InDoubt(record),
+        })
+    }
+
+    /// Makes the claim of a request.
+    async fn claim_of(
+        &self,
+        request: Request,
+        attempt: AttemptId,
+        holder: Option<Holder>,
+    ) -> Result<Claim> {
         let request = self.rooted(request).await?;
-        let spec = request.spec()?;
-        let subject = Subject::new(&request.namespace, &request.key);
-        let begin = Begin {
-            spec,
-            attempt: AttemptId::from_random(self.inner.ids.next()?),
-            lease: request.lease,
-            holder: self.inner.holder.clone(),
-            worker: false,
-            sighting: None,
-        };
         let parent = request.parent.as_ref().map(|parent| {
             (
                 Subject::new(&request.namespace, &parent.key).hash,
                 parent.fence,
             )
         });
-        let claim = Claim {
+        Ok(Claim {
             inner: Arc::clone(&self.inner),
-            subject,
-            begin,
+            subject: Subject::new(&request.namespace, &request.key),
+            begin: Begin {
+                spec: request.spec()?,
+                attempt,
+                lease: request.lease,
+                holder,
+                worker: false,
+                sighting: None,
+            },
             brought: Brought {
                 payload: None,
                 parent,
             },
-        };
-        self.inner.admitted(claim, deadline).await
+        })
     }
 
     /// Leaves an operation for somebody else to carry out.
@@ -257,17 +282,8 @@ impl Engine {
         run_at: Option<Timestamp>,
     ) -> Result<Receipt> {
         let request = self.rooted(request).await?;
-        let spec = if queue.is_some() {
-            request.queued_spec()
-        } else {
-            request.spec()
-        }?;
         let subject = Subject::new(&request.namespace, &request.key);
-        let command = Command::Submit(Submit {
-            spec,
-            queue,
-            run_at,
-        });
+        let command = request.submission(queue, run_at)?;
         let applied = self
             .inner
             .ledger

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use semel_core::ledger::{
     Command, Expire, Fence, Order, Record, Reply, Resolution, Resolve, Version,
 };
-use semel_core::{Digest, Effect, Key, Label, Namespace, Note, Outcome, Payload};
+use semel_core::{Effect, Key, Label, Namespace, Note, Outcome, Payload};
 
 use super::Engine;
 use super::ledger::{Brought, Bytes, Subject};
@@ -109,10 +109,7 @@ impl Operator {
         effect: Effect,
         data: Option<Vec<u8>>,
     ) -> Result<Receipt> {
-        let payload = data.as_deref().map(|bytes| Payload {
-            digest: Digest::of(bytes),
-            size: bytes.len() as u64,
-        });
+        let payload = data.as_deref().map(Payload::of);
         let resolution = Resolution::Done(Outcome {
             ok,
             effect,

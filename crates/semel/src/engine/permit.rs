@@ -4,19 +4,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use semel_core::ledger::{
-    AttemptKind, Begin, Command, Fence, Grant, Renew, Reply, Settle, Spec, StateKind,
-};
-use semel_core::{AttemptId, Digest, Effect, Key, Lease, Note, Outcome, Payload, Probe, Verdict};
+use semel_core::ledger::{AttemptKind, Command, Fence, Grant, Renew, Reply, Settle, Spec};
+use semel_core::{AttemptId, Effect, Key, Lease, Note, Outcome, Payload, Probe, Verdict};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::Inner;
+use super::claim::Claim;
 use super::ledger::{Applied, Brought, Bytes, Subject};
 use super::renew::Renewal;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
-use crate::receipt::Receipt;
+use crate::receipt::{Receipt, policy_kept};
 use crate::store::{Chunk, Current, Place, StoreError};
 
 /// The right to act once, until its deadline.
@@ -63,13 +62,8 @@ struct HeldState {
 
 impl Permit {
     /// Makes a permit whose deadline counts from before the claim was sent.
-    pub(crate) fn new(
-        inner: &Arc<Inner>,
-        begin: &Begin,
-        grant: Grant,
-        current: Current,
-        sent: Instant,
-    ) -> Self {
+    pub(super) fn granted(claim: &Claim, grant: Grant, current: Current, sent: Instant) -> Self {
+        let (inner, begin) = (&claim.inner, &claim.begin);
         let (spec, lease) = (&begin.spec, begin.lease);
         let deadline = sent + lease.length();
         let held = Arc::new(Held {
@@ -233,10 +227,7 @@ impl Permit {
         effect: Effect,
         payload: Option<Vec<u8>>,
     ) -> Result<Receipt> {
-        let stored = payload.as_deref().map(|bytes| Payload {
-            digest: Digest::of(bytes),
-            size: bytes.len() as u64,
-        });
+        let stored = payload.as_deref().map(Payload::of);
         let verdict = Verdict::Done(Outcome {
             ok,
             effect,
@@ -513,36 +504,15 @@ impl Held {
         })
     }
 
-    /// Answers from what the store said, never from what this process holds in memory.
+    /// Makes the receipt of a report that was taken.
     pub(super) async fn receipt(&self, applied: &Applied, brought: &Brought) -> Result<Receipt> {
-        let (conflict, repeated) = match &applied.reply {
-            Reply::Reported(reported) => (reported.conflict, reported.repeated),
-            _ => (false, false),
-        };
-        let own = match &brought.payload {
-            Some(Bytes::Here(bytes)) if !conflict && !repeated => Some(Arc::clone(bytes)),
-            Some(_) | None => None,
-        };
-        let receipt = self
-            .inner
-            .receipt(&applied.current, conflict, own, applied.at)
-            .await?;
-        Ok(receipt.kept(&self.asked, &applied.current))
+        let mut receipt = self.inner.reported(applied, brought).await?;
+        receipt.policy_kept = policy_kept(&self.asked, &applied.current);
+        Ok(receipt)
     }
 
-    /// A refused report is answered with the stored outcome, if there is one.
+    /// Answers a refused report.
     pub(super) async fn fenced(&self, error: Error) -> Result<Receipt> {
-        let Error::Refused(refusal) = &error else {
-            return Err(error);
-        };
-        let settled = refusal.record.as_ref().is_some_and(|record| {
-            matches!(record.kind(), StateKind::Succeeded | StateKind::Failed)
-        });
-        if !settled {
-            return Err(error);
-        }
-        let current = self.inner.ledger.store.load(&self.subject.hash).await?;
-        let now = self.inner.ledger.store.now();
-        self.inner.receipt(&current, true, None, now).await
+        self.inner.outcome_instead(&self.subject, error).await
     }
 }

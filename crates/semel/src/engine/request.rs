@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_core::ledger::{Fence, Parent, Spec};
+use semel_core::ledger::{Command, Fence, Parent, Spec, Submit};
 use semel_core::{
     Class, Fingerprint, Input, Key, Label, Lease, Namespace, OnDoubt, Policy, Probe, Retention,
-    TextError,
+    TextError, Timestamp,
 };
 use serde::Serialize;
 
@@ -30,6 +30,7 @@ pub struct Request {
     pub(crate) wait: Duration,
     pub(crate) parent: Option<Parent>,
     door: Option<Label>,
+    principal: Option<Label>,
     probe: Option<Probe>,
     refused: Option<String>,
 }
@@ -63,6 +64,7 @@ impl Request {
             wait: Duration::ZERO,
             parent: None,
             door: None,
+            principal: None,
             probe: None,
             refused: None,
         }
@@ -199,6 +201,13 @@ impl Request {
         self
     }
 
+    /// Names on whose behalf it is done.
+    #[must_use]
+    pub fn principal(mut self, principal: Label) -> Self {
+        self.principal = Some(principal);
+        self
+    }
+
     pub(crate) fn name(&self) -> Result<Label> {
         self.name
             .clone()
@@ -208,6 +217,23 @@ impl Request {
     /// Says whether the action only reads, so that nothing is to be recorded.
     pub(crate) fn is_safe(&self) -> bool {
         self.class == Class::Safe
+    }
+
+    /// Makes the command that leaves the action for somebody else to carry out.
+    ///
+    /// # Errors
+    /// Says what is wrong with the request.
+    pub fn submission(&self, queue: Option<Label>, run_at: Option<Timestamp>) -> Result<Command> {
+        let spec = if queue.is_some() {
+            self.queued_spec()
+        } else {
+            self.spec()
+        }?;
+        Ok(Command::Submit(Submit {
+            spec,
+            queue,
+            run_at,
+        }))
     }
 
     /// Makes what the ledger stores of a request that a queue's workers carry out.
@@ -252,7 +278,7 @@ impl Request {
                 ..ordinary
             },
             door: self.door.clone(),
-            principal: None,
+            principal: self.principal.clone(),
             parent: self.parent.clone(),
             occurrence: 1,
             probe: self.probe.clone(),

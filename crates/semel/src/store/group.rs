@@ -226,6 +226,17 @@ impl<S: Sink> Drop for Held<'_, S> {
     }
 }
 
+tokio::task_local! {
+    /// Set while calls are made that belong together.
+    static TOGETHER: ();
+}
+
+/// Makes many calls that belong together, such as those of one request: none of them goes to the disk on
+/// its own, so that they share its syncs.
+pub async fn together<F: Future>(calls: F) -> F::Output {
+    TOGETHER.scope((), calls).await
+}
+
 /// How an item may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direct {
@@ -237,9 +248,12 @@ pub enum Direct {
 
 impl Direct {
     /// Finds out what the calling thread may do: a runtime with one thread must not be blocked, and
-    /// one with several can spare one for a sync.
+    /// one with several can spare one for a sync. What belongs together waits for each other.
     #[must_use]
     pub fn here() -> Self {
+        if TOGETHER.try_with(|()| ()).is_ok() {
+            return Self::No;
+        }
         match tokio::runtime::Handle::try_current() {
             Err(_) => Self::Here,
             Ok(handle) => match handle.runtime_flavor() {

@@ -1,0 +1,226 @@
+//! All that can be set.
+
+use std::fmt;
+
+use crate::args::values;
+
+/// One thing that can be set.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    pub(crate) name: &'static str,
+    pub(crate) env: &'static str,
+    pub(super) default: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) kind: Kind,
+    pub(super) check: fn(&str) -> Result<(), String>,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Text.
+    Plain,
+    /// A whole number.
+    Number,
+    /// Text that is never shown.
+    Secret,
+    /// Any number of texts: an array in a file, one on each line elsewhere.
+    List,
+}
+
+const fn plain(
+    name: &'static str,
+    env: &'static str,
+    default: &'static str,
+    about: &'static str,
+    check: fn(&str) -> Result<(), String>,
+) -> Setting {
+    Setting {
+        name,
+        env,
+        default,
+        about,
+        kind: Kind::Plain,
+        check,
+    }
+}
+
+const fn list(name: &'static str, env: &'static str, about: &'static str) -> Setting {
+    Setting {
+        name,
+        env,
+        default: "",
+        about,
+        kind: Kind::List,
+        check: anything,
+    }
+}
+
+/// All that can be set.
+pub(crate) const SETTINGS: [Setting; 21] = [
+    plain("store", "SEMEL_STORE", "", "where the ledger is", anything),
+    plain(
+        "namespace",
+        "SEMEL_NAMESPACE",
+        "default",
+        "the wall behind which keys live",
+        |text| ok(semel::Namespace::new(text)),
+    ),
+    Setting {
+        kind: Kind::Secret,
+        ..plain(
+            "token",
+            "SEMEL_TOKEN",
+            "",
+            "the token for a remote store",
+            anything,
+        )
+    },
+    plain(
+        "auth",
+        "SEMEL_AUTH",
+        "loopback",
+        "who needs a token: `loopback` (all but this machine) or `required` (everybody)",
+        |text| one_of(text, &["loopback", "required"]),
+    ),
+    plain(
+        "run.lease",
+        "SEMEL_RUN_LEASE",
+        "60s",
+        "how long a wrapper may be silent before its attempt is in doubt",
+        |text| ok(values::lease(text)),
+    ),
+    plain(
+        "run.wait",
+        "SEMEL_RUN_WAIT",
+        "30s",
+        "how long to wait for the same operation running elsewhere",
+        |text| ok(values::duration(text)),
+    ),
+    plain(
+        "run.retention",
+        "SEMEL_RUN_RETENTION",
+        "30d",
+        "how long answers are kept",
+        |text| ok(values::retention(text)),
+    ),
+    plain(
+        "serve.listen",
+        "SEMEL_SERVE_LISTEN",
+        "127.0.0.1:7363",
+        "where the server listens: ADDRESS:PORT or unix:PATH",
+        |text| ok(values::listen(text)),
+    ),
+    plain(
+        "serve.tls_cert",
+        "SEMEL_SERVE_TLS_CERT",
+        "",
+        "the server's certificate, a PEM file",
+        anything,
+    ),
+    plain(
+        "serve.tls_key",
+        "SEMEL_SERVE_TLS_KEY",
+        "",
+        "the certificate's key, a PEM file",
+        anything,
+    ),
+    list(
+        "serve.hosts",
+        "SEMEL_SERVE_HOSTS",
+        "further names that callers know the server by",
+    ),
+    list(
+        "serve.origins",
+        "SEMEL_SERVE_ORIGINS",
+        "the origins whose pages may call the server",
+    ),
+    Setting {
+        kind: Kind::Number,
+        ..plain(
+            "serve.rate_limit",
+            "SEMEL_SERVE_RATE_LIMIT",
+            "0",
+            "how many calls a token may make each second; 0 is no limit",
+            |text| ok(values::number(text)),
+        )
+    },
+    plain(
+        "serve.body_limit",
+        "SEMEL_SERVE_BODY_LIMIT",
+        "2MiB",
+        "the largest body of a request",
+        |text| ok(values::size(text)),
+    ),
+    plain(
+        "serve.wait_limit",
+        "SEMEL_SERVE_WAIT_LIMIT",
+        "60s",
+        "the longest that a begin may wait for another one's attempt",
+        |text| ok(values::duration(text)),
+    ),
+    plain(
+        "serve.deadline",
+        "SEMEL_SERVE_DEADLINE",
+        "10s",
+        "the longest that the store may take for a call",
+        |text| ok(values::some_duration(text)),
+    ),
+    Setting {
+        kind: Kind::Number,
+        ..plain(
+            "serve.connections",
+            "SEMEL_SERVE_CONNECTIONS",
+            "16384",
+            "the most connections at once",
+            |text| ok(values::some_number(text)),
+        )
+    },
+    Setting {
+        kind: Kind::Number,
+        ..plain(
+            "serve.streams",
+            "SEMEL_SERVE_STREAMS",
+            "12000",
+            "the most event streams at once",
+            |text| ok(values::some_number(text)),
+        )
+    },
+    plain(
+        "serve.drain",
+        "SEMEL_SERVE_DRAIN",
+        "10s",
+        "how long a stop waits for what is under way",
+        |text| ok(values::duration(text)),
+    ),
+    plain(
+        "serve.log",
+        "SEMEL_SERVE_LOG",
+        "info",
+        "what the server's log says: error, warn, info, debug or trace",
+        |text| one_of(text, &["error", "warn", "info", "debug", "trace"]),
+    ),
+    plain(
+        "doctor.doubt_limit",
+        "SEMEL_DOCTOR_DOUBT_LIMIT",
+        "1h",
+        "how old a doubt may be before `doctor` finds fault with it",
+        |text| ok(values::duration(text)),
+    ),
+];
+
+#[expect(clippy::unnecessary_wraps, reason = "has the shape of a check")]
+const fn anything(_: &str) -> Result<(), String> {
+    Ok(())
+}
+
+fn ok<T, E: fmt::Display>(parsed: Result<T, E>) -> Result<(), String> {
+    parsed.map(drop).map_err(|error| error.to_string())
+}
+
+fn one_of(text: &str, words: &[&str]) -> Result<(), String> {
+    if words.contains(&text) {
+        return Ok(());
+    }
+    Err(format!("`{text}` is not one of {}", words.join(", ")))
+}

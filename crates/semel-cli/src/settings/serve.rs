@@ -1,0 +1,54 @@
+//! What the settings mean for a server.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use semel_server::{Auth, Config, Limits, Tls};
+
+use super::Settings;
+use crate::args::values;
+use crate::failure::Failure;
+
+impl Settings {
+    /// Returns what a server is told.
+    pub(crate) fn server(&self) -> Result<Config, Failure> {
+        let number = |name| self.parsed(name, values::number);
+        let duration = |name| self.parsed(name, values::duration);
+        let rate_limit = number("serve.rate_limit")?;
+        let limits = Limits::default();
+        Ok(Config {
+            auth: match self.get("auth") {
+                "required" => Auth::Required,
+                _ => Auth::Loopback,
+            },
+            tls: self.tls()?,
+            hosts: self.list("serve.hosts"),
+            origins: self.list("serve.origins"),
+            rate_limit: u32::try_from(rate_limit).ok().and_then(NonZeroU32::new),
+            limits: Limits {
+                body: self.parsed("serve.body_limit", values::size)?,
+                wait: duration("serve.wait_limit")?,
+                deadline: duration("serve.deadline")?,
+                drain: duration("serve.drain")?,
+                connections: number("serve.connections")?,
+                streams: number("serve.streams")?,
+                ..limits
+            },
+            ..Config::new(self.parsed("serve.listen", values::listen)?)
+        })
+    }
+
+    fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let (cert, key) = (self.get("serve.tls_cert"), self.get("serve.tls_key"));
+        match (cert.is_empty(), key.is_empty()) {
+            (true, true) => Ok(None),
+            (false, false) => Ok(Some(Tls {
+                cert: PathBuf::from(cert),
+                key: PathBuf::from(key),
+            })),
+            _ => Err(Failure::input(
+                "serve.tls_cert and serve.tls_key go together: one of them is missing",
+            )),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What a server is told when it starts.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// At an address.
+    Tcp(SocketAddr),
+    /// At a socket in the file system, which only its owner can use.
+    Unix(PathBuf),
+}
+
+impl Listen {
+    /// Says whether only this machine can reach it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
+/// Who needs a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Auth {
+    /// Callers on this machine need none.
+    #[default]
+    Loopback,
+    /// Everybody.
+    Required,
+}
+
+/// How much of everything there may be.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The largest body of a request, in bytes.
+    pub body: usize,
+    /// How long a body may take to arrive.
+    pub read: Duration,
+    /// How long a request's head may take to arrive, and a connection may be idle.
+    pub head: Duration,
+    /// The longest that a begin may wait for another one's attempt.
+    pub wait: Duration,
+    /// The longest that the store may take.
+    pub deadline: Duration,
+    /// The longest that the store may take to be ready.
+    pub ready: Duration,
+    /// The most connections.
+    pub connections: usize,
+    /// The most event streams.
+    pub streams: usize,
+    /// How long a stop waits for what is under way.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body: 2 * 1024 * 1024,
+            read: Duration::from_secs(10),
+            head: Duration::from_secs(10),
+            wait: Duration::from_secs(60),
+            deadline: Duration::from_secs(10),
+            ready: Duration::from_secs(2),
+            connections: 16_384,
+            streams: 12_000,
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The files of a certificate and its key.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The certificate and those that vouch for it, in PEM.
+    pub cert: PathBuf,
+    /// Its key, in PEM.
+    pub key: PathBuf,
+}
+
+/// What a server is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: Listen,
+    /// Who needs a token.
+    pub auth: Auth,
+    /// Encrypts connections.
+    pub tls: Option<Tls>,
+    /// Further names that callers know this server by.
+    pub hosts: Vec<String>,
+    /// The origins whose pages may call.
+    pub origins: Vec<String>,
+    /// How many calls a token may make each second.
+    pub rate_limit: Option<NonZeroU32>,
+    /// How much of everything there may be.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// Starts with what is usual.
+    #[must_use]
+    pub fn new(listen: Listen) -> Self {
+        Self {
+            listen,
+            auth: Auth::default(),
+            tls: None,
+            hosts: vec![],
+            origins: vec![],
+            rate_limit: None,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Says whether every caller needs a token.
+    #[must_use]
+    pub fn needs_token(&self) -> bool {
+        self.auth == Auth::Required || !self.listen.is_local()
+    }
+
+    /// Says whether a Host header names this server: a page on a name that leads here could otherwise speak
+    /// for the person who looks at it. Beyond this machine any name may be right, unless some are given.
+    pub(crate) fn accepts_host(&self, host: Option<&str>) -> bool {
+        let Some(host) = host else { return false };
+        if !self.listen.is_local() && self.hosts.is_empty() {
+            return true;
+        }
+        let name = without_port(host);
+        let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
+        address.is_ok_and(|address| address.is_loopback())
+            || name.eq_ignore_ascii_case("localhost")
+            || self
+                .hosts
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Says whether pages of an origin may call.
+    pub(crate) fn accepts_origin(&self, origin: Option<&str>) -> bool {
+        origin.is_some_and(|origin| self.origins.iter().any(|known| known == origin))
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.ends_with(':') => {
+            name
+        }
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn local() -> Config {
+        Config::new(Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 7363))))
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_accepted_on_it() {
+        let mut config = local();
+        for (host, accepted) in [
+            (Some("127.0.0.1:7363"), true),
+            (Some("127.0.0.1"), true),
+            (Some("LocalHost:7363"), true),
+            (Some("[::1]:7363"), true),
+            (Some("evil.example:7363"), false),
+            (Some("127.0.0.1.evil.example"), false),
+            (Some("10.0.0.1"), false),
+            (Some(""), false),
+            (None, false),
+        ] {
+            assert_eq!(config.accepts_host(host), accepted, "{host:?}");
+        }
+        config.hosts = vec!["semel.internal".to_owned()];
+        assert!(config.accepts_host(Some("semel.internal:80")));
+    }
+
+    #[test]
+    fn no_origin_is_trusted_unless_it_is_named() {
+        let mut config = local();
+        assert!(!config.accepts_origin(Some("http://127.0.0.1:7363")));
+        config.origins = vec!["https://ops.example".to_owned()];
+        assert!(config.accepts_origin(Some("https://ops.example")));
+        assert!(!config.accepts_origin(Some("https://ops.example.evil")));
+        assert!(!config.accepts_origin(None));
+    }
+
+    #[test]
+    fn tokens_are_needed_beyond_this_machine() {
+        let mut config = local();
+        assert!(!config.needs_token());
+        config.auth = Auth::Required;
+        assert!(config.needs_token());
+        assert!(Config::new(Listen::Tcp(SocketAddr::from(([10, 0, 0, 1], 80)))).needs_token());
+        assert!(!Config::new(Listen::Unix("/run/semel.sock".into())).needs_token());
+    }
+}

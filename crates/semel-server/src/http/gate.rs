@@ -1,0 +1,105 @@
+//! What every request passes: where it comes from, whose it is, how often it comes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use semel::{Label, Namespace};
+
+use super::{Problem, Server};
+use crate::auth::{Caller, Scope, bearer, unauthorized};
+use crate::trace::Trace;
+
+/// Lets a request in, if it was meant for this server, and answers in one form.
+pub(super) async fn pass(
+    State(server): State<Server>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let begun = Instant::now();
+    let trace = Trace::of(request.headers());
+    let method = request.method().clone();
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    request.extensions_mut().insert(trace);
+    let mut response = match meant_for_us(&server, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        // The router says which methods there are, in a header that it adds last.
+        response = Problem::method().into_response();
+    }
+    let headers = response.headers_mut();
+    headers.insert(HeaderName::from_static("traceparent"), trace.header());
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    let path = path.as_ref().map_or("", MatchedPath::as_str);
+    let (status, took) = (response.status().as_u16(), begun.elapsed());
+    server.counts().answered(path, status, took);
+    if status >= 500 {
+        tracing::warn!(%method, path, status, took_ms = took.as_millis(), %trace, "answered");
+    } else {
+        tracing::debug!(%method, path, status, took_ms = took.as_millis(), %trace, "answered");
+    }
+    response
+}
+
+/// Refuses what a browser sends for a page of somebody else's: the page may be on a name that leads here
+/// (DNS rebinding), or elsewhere (a foreign origin).
+fn meant_for_us(server: &Server, headers: &HeaderMap) -> Result<(), Problem> {
+    let config = server.config();
+    let mut hosts = headers.get_all(header::HOST).into_iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    if !config.accepts_host(host) {
+        let text = "the Host header does not name this server";
+        let hint = "add the name to `serve.hosts` if callers know the server by it";
+        return Err(Problem::new("forbidden", text).hint(hint));
+    }
+    if let Some(origin) = headers.get(header::ORIGIN)
+        && !config.accepts_origin(origin.to_str().ok())
+    {
+        let text = "pages of this origin may not call this server";
+        let hint = "add it to `serve.origins` if its pages are trusted";
+        return Err(Problem::new("forbidden", text).hint(hint));
+    }
+    Ok(())
+}
+
+/// Finds out whose a request is.
+pub(super) async fn authenticate(
+    State(server): State<Server>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match caller(&server, request.headers()).await {
+        Ok(caller) => {
+            request.extensions_mut().insert(Arc::new(caller));
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn caller(server: &Server, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let door = Label::new("api").map_err(|error| Problem::new("internal", error.to_string()))?;
+    let caller = match bearer(headers)? {
+        Some(_token) => return Err(unauthorized()),
+        None if server.config().needs_token() => return Err(unauthorized()),
+        None => Caller {
+            namespace: Namespace::default(),
+            scope: Scope::Admin,
+            door,
+            principal: None,
+        },
+    };
+    server.rates().take(caller.principal.as_ref())?;
+    Ok(caller)
+}

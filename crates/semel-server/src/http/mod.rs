@@ -1,0 +1,308 @@
+//! The API: what callers in any language ask over HTTP.
+
+mod body;
+mod calls;
+mod gate;
+mod health;
+mod operations;
+mod orders;
+mod pages;
+mod plan;
+mod problem;
+mod query;
+mod reference;
+mod schema;
+mod stream;
+mod words;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{FromRequest, Request, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use semel::{Engine, Timestamp};
+use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use utoipa::openapi::OpenApi;
+use utoipa::{IntoResponses, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(crate) use self::problem::Problem;
+
+use self::problem::Said;
+
+use self::body::{Answer, Budget, Calls, answer_each};
+use crate::config::{Config, Limits};
+use crate::feed::Feed;
+use crate::metrics::Counts;
+use crate::rate::Rates;
+
+/// What all handlers share.
+#[derive(Clone, Debug)]
+pub(crate) struct Server(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    config: Config,
+    feed: Feed,
+    counts: Counts,
+    rates: Rates,
+    bodies: Budget,
+    streams: Arc<Semaphore>,
+    stop: watch::Receiver<bool>,
+    openapi: Vec<u8>,
+    reference: String,
+}
+
+impl Server {
+    fn new(engine: Engine, config: Config, stop: watch::Receiver<bool>, api: &OpenApi) -> Self {
+        Self(Arc::new(Inner {
+            engine,
+            feed: Feed::default(),
+            counts: Counts::default(),
+            rates: Rates::new(config.rate_limit),
+            bodies: Budget::default(),
+            streams: Arc::new(Semaphore::new(config.limits.streams)),
+            config,
+            stop,
+            // Strings only: writing them cannot fail.
+            openapi: serde_json::to_vec_pretty(api).unwrap_or_default(),
+            reference: reference::reference(api),
+        }))
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.config.limits
+    }
+
+    pub(crate) fn feed(&self) -> &Feed {
+        &self.0.feed
+    }
+
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.0.rates
+    }
+
+    pub(crate) fn openapi(&self) -> &[u8] {
+        &self.0.openapi
+    }
+
+    pub(crate) fn reference(&self) -> &str {
+        &self.0.reference
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.0.counts
+    }
+
+    /// Returns the store's time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.engine().store().now()
+    }
+
+    /// Takes a place for one more stream, if there is one.
+    pub(crate) fn stream_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.streams).try_acquire_owned().ok()
+    }
+
+    /// Waits until the server stops.
+    pub(crate) async fn stopping(&self) {
+        crate::stopped(&mut self.0.stop.clone()).await;
+    }
+
+    /// Does what the store is needed for, within the deadline; waiting for others is on top of it.
+    pub(crate) async fn within<T>(
+        &self,
+        wait: Duration,
+        work: impl Future<Output = semel::Result<T>>,
+    ) -> Result<T, Problem> {
+        let deadline = self.limits().deadline;
+        match tokio::time::timeout(deadline + wait, work).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => Err(Problem::of(&error, self.now())),
+            Err(_) => Err(Problem::timeout(deadline)),
+        }
+    }
+}
+
+/// A call's body, not read yet.
+#[derive(Debug)]
+pub(crate) struct Asked(Body);
+
+impl<S: Sync> FromRequest<S> for Asked {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        Ok(Self(request.into_body()))
+    }
+}
+
+/// One, or an array of them.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is only described")]
+#[serde(untagged)]
+pub(crate) enum OneOrMany<T: ToSchema> {
+    One(T),
+    Many(Vec<T>),
+}
+
+/// One answer, or an array of answers and problems.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is only described")]
+#[serde(untagged)]
+pub(crate) enum Answers<T: ToSchema> {
+    One(T),
+    Many(Vec<Item<T>>),
+}
+
+/// What one call of an array is answered with.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is only described")]
+#[serde(untagged)]
+pub(crate) enum Item<T: ToSchema> {
+    Answer(T),
+    Problem(Said),
+}
+
+/// What every call may be refused with.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "these are only described")]
+pub(crate) enum Refusals {
+    /// The request cannot be understood.
+    #[response(status = 400, content_type = "application/problem+json")]
+    Invalid(#[to_schema] Said),
+    /// A valid token is needed.
+    #[response(status = 401, content_type = "application/problem+json")]
+    Unauthorized(#[to_schema] Said),
+    /// The token does not allow it, or the request comes from a page of somebody else's.
+    #[response(status = 403, content_type = "application/problem+json")]
+    Forbidden(#[to_schema] Said),
+    /// There is no such operation.
+    #[response(status = 404, content_type = "application/problem+json")]
+    NotFound(#[to_schema] Said),
+    /// `in_flight`, `in_doubt`, `dead` or `fenced`.
+    #[response(status = 409, content_type = "application/problem+json")]
+    Conflict(#[to_schema] Said),
+    /// Settled, and past its retention.
+    #[response(status = 410, content_type = "application/problem+json")]
+    Expired(#[to_schema] Said),
+    /// Larger than the server takes.
+    #[response(status = 413, content_type = "application/problem+json")]
+    TooLarge(#[to_schema] Said),
+    /// The key was first used with another name or input.
+    #[response(status = 422, content_type = "application/problem+json")]
+    KeyReused(#[to_schema] Said),
+    /// Too many requests.
+    #[response(status = 429, content_type = "application/problem+json")]
+    RateLimited(#[to_schema] Said),
+    /// The store does not answer.
+    #[response(status = 503, content_type = "application/problem+json")]
+    Unavailable(#[to_schema] Said),
+}
+
+/// Answers one call, or many in an array.
+pub(crate) async fn many_or_one<T, F, A>(
+    server: &Server,
+    asked: Asked,
+    answer: F,
+) -> Result<Response, Problem>
+where
+    T: DeserializeOwned,
+    F: Fn(T) -> A,
+    A: Future<Output = Result<Answer, Problem>>,
+{
+    let limits = server.limits();
+    let received = body::read(asked.0, &server.0.bodies, limits.body, limits.read).await?;
+    match Calls::read(&received.bytes)? {
+        Calls::One(call) => json(answer(body::parse(call)?).await?),
+        Calls::Many(calls) => {
+            let body = answer_each(&calls, answer).await;
+            json(Answer { status: 200, body })
+        }
+    }
+}
+
+/// Answers one call.
+pub(crate) async fn one<T, F, A>(
+    server: &Server,
+    asked: Asked,
+    answer: F,
+) -> Result<Response, Problem>
+where
+    T: DeserializeOwned,
+    F: Fn(T) -> A,
+    A: Future<Output = Result<Answer, Problem>>,
+{
+    let limits = server.limits();
+    let received = body::read(asked.0, &server.0.bodies, limits.body, limits.read).await?;
+    json(answer(body::parse(&received.bytes)?).await?)
+}
+
+/// Makes a response of an answer.
+pub(crate) fn json(answer: Answer) -> Result<Response, Problem> {
+    let mut response = Response::new(Body::from(answer.body));
+    let media_type = HeaderValue::from_static("application/json");
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
+    Ok(response)
+}
+
+/// Makes the whole service.
+pub(crate) fn service(
+    engine: Engine,
+    config: Config,
+    stop: watch::Receiver<bool>,
+) -> (Server, Router) {
+    let (api, openapi) = OpenApiRouter::with_openapi(pages::openapi())
+        .routes(routes!(calls::begin))
+        .routes(routes!(calls::renew))
+        .routes(routes!(calls::settle))
+        .routes(routes!(calls::submit))
+        .routes(routes!(orders::resolve))
+        .routes(routes!(orders::retry))
+        .routes(routes!(orders::cancel))
+        .routes(routes!(orders::forget))
+        .routes(routes!(operations::list))
+        .routes(routes!(operations::show))
+        .routes(routes!(operations::events))
+        .routes(routes!(stream::events))
+        .routes(routes!(health::metrics))
+        .split_for_parts();
+    let server = Server::new(engine, config, stop, &openapi);
+    let inside = api.layer(middleware::from_fn_with_state(
+        server.clone(),
+        gate::authenticate,
+    ));
+    let router = inside
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/openapi.json", get(pages::openapi_json))
+        .route("/docs", get(pages::reference))
+        .route("/errors/{code}", get(pages::error))
+        .fallback(nowhere)
+        .layer(middleware::from_fn_with_state(server.clone(), gate::pass))
+        .with_state(server.clone());
+    (server, router)
+}
+
+async fn nowhere(State(_): State<Server>, request: Request) -> Response {
+    Problem::not_found(format!("there is nothing at {}", request.uri().path()))
+        .hint("the API is under /v1; /docs and /openapi.json describe it")
+        .into_response()
+}

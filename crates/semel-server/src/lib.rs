@@ -1,0 +1,192 @@
+//! The ledger as a service: an HTTP API in front of a [`semel::Engine`].
+//!
+//! [`Service::open`] opens the door, [`Service::run`] serves until it is told to stop.
+
+#![warn(missing_docs)]
+
+mod auth;
+mod config;
+mod connection;
+mod feed;
+mod http;
+mod listener;
+mod metrics;
+mod rate;
+mod tls;
+mod trace;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use semel::Engine;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+pub use self::config::{Auth, Config, Limits, Listen, Tls};
+
+use self::connection::{Connection, serve};
+use self::listener::Listener;
+use self::tls::Encryption;
+
+/// The pause after a connection could not be accepted: there may be no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address cannot be listened at.
+    #[error("cannot listen at {place}: {source}")]
+    Listen {
+        /// Where.
+        place: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Others than this machine could call, and there is no token that anybody could show.
+    #[error(
+        "{place} can be reached from other machines, where every call needs a token, and there is none"
+    )]
+    NoTokens {
+        /// Where.
+        place: String,
+    },
+    /// The certificate or its key cannot be used.
+    #[error("{0}")]
+    Tls(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] semel::Error),
+}
+
+/// A server that has opened its door.
+pub struct Service {
+    listener: Listener,
+    encryption: Option<Encryption>,
+    router: Router,
+    config: Config,
+    stop: watch::Sender<bool>,
+    address: String,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tells a server to stop.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Sender<bool>);
+
+impl Stop {
+    /// Takes no more work, and ends when what is under way is done.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Service {
+    /// Opens the door.
+    ///
+    /// # Errors
+    /// Says why that is not possible.
+    pub async fn open(engine: Engine, mut config: Config) -> Result<Self, StartError> {
+        config.limits.connections = connection::room_for(config.limits.connections);
+        let place = match &config.listen {
+            Listen::Tcp(address) => address.to_string(),
+            Listen::Unix(path) => format!("unix:{}", path.display()),
+        };
+        let encryption = config.tls.as_ref().map(Encryption::new).transpose();
+        let encryption = encryption.map_err(StartError::Tls)?;
+        let opened = Listener::open(&config.listen).await;
+        let listener = opened.map_err(|source| StartError::Listen {
+            place: place.clone(),
+            source,
+        })?;
+        let address = listener.address(encryption.is_some());
+        let address = address.map_err(|source| StartError::Listen { place, source })?;
+        let (stop, stopped) = watch::channel(false);
+        let (_, router) = http::service(engine, config.clone(), stopped);
+        Ok(Self {
+            listener,
+            encryption,
+            router,
+            config,
+            stop,
+            address,
+        })
+    }
+
+    /// Returns where it listens, as callers write it.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns what stops it.
+    #[must_use]
+    pub fn stopper(&self) -> Stop {
+        Stop(self.stop.clone())
+    }
+
+    /// Serves until it is told to stop; then drains, at most as long as the limit says. Returns whether
+    /// everything was done by then.
+    pub async fn run(self) -> bool {
+        let mut stop = self.stop.subscribe();
+        let freshening = self
+            .encryption
+            .clone()
+            .map(|it| tokio::spawn(it.keep_fresh()));
+        let places = Arc::new(Semaphore::new(self.config.limits.connections));
+        // Every connection holds a sender: when all are gone, all connections are.
+        let (alive, mut all_gone) = mpsc::channel::<()>(1);
+        loop {
+            let place = tokio::select! {
+                biased;
+                () = stopped(&mut stop) => break,
+                place = Arc::clone(&places).acquire_owned() => place,
+            };
+            let Ok(place) = place else { break };
+            let stream = tokio::select! {
+                biased;
+                () = stopped(&mut stop) => break,
+                stream = self.listener.accept() => stream,
+            };
+            let stream = match stream {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let connection = Connection {
+                acceptor: self.encryption.as_ref().map(Encryption::acceptor),
+                router: self.router.clone(),
+                head: self.config.limits.head,
+                stop: stop.clone(),
+            };
+            let alive = alive.clone();
+            tokio::spawn(async move {
+                serve(stream, connection).await;
+                drop((place, alive));
+            });
+        }
+        drop(alive);
+        drop(self.listener);
+        if let Some(task) = freshening {
+            task.abort();
+        }
+        tokio::time::timeout(self.config.limits.drain, all_gone.recv())
+            .await
+            .is_ok()
+    }
+}
+
+/// Waits until a server is told to stop; when nobody can tell it any more, that is a stop too.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    drop(stop.wait_for(|stop| *stop).await);
+}

@@ -1,0 +1,92 @@
+//! Where callers come in: an address or a socket in the file system.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+
+use crate::config::Listen;
+
+/// An open door.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, Socket),
+}
+
+/// A socket's file; removed at the end.
+#[derive(Debug)]
+pub(crate) struct Socket(PathBuf);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // It is left over at worst, and the next start removes it.
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+/// A connection, of whichever kind.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+impl Listener {
+    pub(crate) async fn open(listen: &Listen) -> io::Result<Self> {
+        match listen {
+            Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            Listen::Unix(path) => {
+                remove_stale(path).await?;
+                let listener = UnixListener::bind(path)?;
+                let socket = Socket(path.clone());
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+                Ok(Self::Unix(listener, socket))
+            }
+        }
+    }
+
+    /// Says where it is, as callers write it.
+    pub(crate) fn address(&self, encrypted: bool) -> io::Result<String> {
+        let scheme = if encrypted { "https" } else { "http" };
+        Ok(match self {
+            Self::Tcp(listener) => format!("{scheme}://{}", listener.local_addr()?),
+            Self::Unix(_, socket) => format!("unix:{}", socket.0.display()),
+        })
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream))
+            }
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok(Box::new(stream))
+            }
+        }
+    }
+}
+
+/// Removes a socket that nobody listens at any more.
+async fn remove_stale(path: &Path) -> io::Result<()> {
+    let Ok(found) = std::fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    if !found.file_type().is_socket() {
+        let text = "there is a file of another kind";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    match UnixStream::connect(path).await {
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another server listens there",
+        )),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        Err(error) => Err(error),
+    }
+}
