@@ -18,6 +18,7 @@ pub mod policy;
 pub mod retry;
 pub mod text;
 pub mod time;
+pub mod token;
 pub mod verdict;
 
 pub use digest::{Digest, KeyHash};
@@ -26,4 +27,5 @@ pub use fingerprint::{Fingerprint, Input};
 pub use policy::{Class, OnDoubt, Policy};
 pub use text::{AttemptId, Key, Label, Namespace, Note, Probe, TextError};
 pub use time::{DurationError, Lease, Retention, TimeError, Timestamp};
+pub use token::{Scope, Token, TokenId, TokenRecord};
 pub use verdict::{Outcome, Payload, Verdict, VerdictKind};
