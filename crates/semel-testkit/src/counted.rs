@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use semel::Timestamp;
 use semel::clock::Clock as _;
 use semel::store::{
     AbsentAsOf, Change, Chunk, Commit, Current, Expected, Guard, Logged, PAGE_MAX, Page, Pending,
     Place, Progress, Query, Result, Store, Stored,
 };
+use semel::{Timestamp, TokenId, TokenRecord};
 use semel_core::KeyHash;
 use semel_core::clock::{Reading, Stamp, judge};
 use semel_core::ledger::Fence;
@@ -254,5 +254,29 @@ impl Store for Counted {
 
     fn tidy(&self) -> Pending<'_, Result<bool>> {
         self.store.tidy()
+    }
+
+    fn add_token(&self, token: TokenRecord) -> Pending<'_, Result<bool>> {
+        self.store.add_token(token)
+    }
+
+    fn token(&self, id: TokenId) -> Pending<'_, Result<Option<TokenRecord>>> {
+        self.store.token(id)
+    }
+
+    fn tokens(
+        &self,
+        after: Option<TokenId>,
+        limit: usize,
+    ) -> Pending<'_, Result<Vec<TokenRecord>>> {
+        self.store.tokens(after, limit)
+    }
+
+    fn revoke_token(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<bool>> {
+        self.store.revoke_token(id, at)
+    }
+
+    fn note_token_use(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<()>> {
+        self.store.note_token_use(id, at)
     }
 }

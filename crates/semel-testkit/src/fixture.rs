@@ -14,12 +14,13 @@ use std::time::Duration;
 use semel::clock::Clock;
 use semel::core::clock::Reading;
 use semel::core::ledger::{Record, StateKind};
+use semel::core::token::Secret;
 use semel::core::{Digest, Payload};
 use semel::store::sqlite::SqliteStore;
 use semel::store::{Chunk, PAGE_MAX, Query};
 use semel::{
     Admission, Effect, Engine, Error, Key, Label, Lease, Namespace, Note, OnDoubt, Permit, Request,
-    Retention, Timestamp,
+    Retention, Scope, Timestamp, TokenId, TokenRecord,
 };
 
 /// When fixtures are made: the first of January 2026, so that every later reader lives after it.
@@ -96,7 +97,8 @@ pub async fn make(path: &Path) -> Result<(), Error> {
     // What exists by now is put into the index; what comes next is found by the log's tail.
     while engine.store().tidy().await? {}
     open_ones(&engine, &clock).await?;
-    family(&engine).await
+    family(&engine).await?;
+    tokens(&engine).await
 }
 
 /// A tombstone, a stub of a forgotten operation, and one that was begun again.
@@ -203,6 +205,37 @@ async fn family(engine: &Engine) -> Result<(), Error> {
     Ok(())
 }
 
+/// Tokens of every scope; one has everything that a token can have.
+async fn tokens(engine: &Engine) -> Result<(), Error> {
+    for (scope, number) in Scope::ALL.into_iter().zip(1..) {
+        let secret = Secret::new([number; 32]);
+        let plain = TokenRecord {
+            id: TokenId::from_random(u64::from(number)),
+            digest: secret.digest(),
+            namespace: Namespace::default(),
+            scope,
+            label: None,
+            created_at: START,
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        let token = match scope {
+            Scope::Admin => TokenRecord {
+                namespace: Namespace::new("elsewhere").map_err(Error::from)?,
+                label: Some(Label::new("for the fixture").map_err(Error::from)?),
+                expires_at: Some(START.plus(Duration::from_secs(3))),
+                revoked_at: Some(START.plus(Duration::from_secs(2))),
+                last_used_at: Some(START.plus(Duration::from_secs(1))),
+                ..plain
+            },
+            Scope::Read | Scope::Write | Scope::Operate => plain,
+        };
+        engine.store().add_token(token).await?;
+    }
+    Ok(())
+}
+
 /// Describes everything that a store holds, line by line, in words that outlive the code.
 ///
 /// # Errors
@@ -234,6 +267,22 @@ pub async fn describe(engine: &Engine) -> Result<String, Error> {
         let command = entry.command.name();
         let (seq, at, fence) = (logged.seq, entry.at, entry.fence.0);
         let line = writeln!(text, "log {seq} {at} {command} {state} fence={fence}");
+        line.expect("text grows");
+    }
+    for token in engine.tokens(None).await? {
+        let line = writeln!(
+            text,
+            "token {} {} {} {} label={:?} created={} expires={:?} revoked={:?} used={:?}",
+            token.id,
+            token.namespace,
+            token.scope,
+            token.digest,
+            token.label.as_ref().map(Label::as_str),
+            token.created_at,
+            token.expires_at,
+            token.revoked_at,
+            token.last_used_at,
+        );
         line.expect("text grows");
     }
     Ok(text)

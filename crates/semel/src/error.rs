@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use semel_core::ledger::{Record, Rejection, StateKind};
-use semel_core::{DurationError, Key, TextError, canonical};
+use semel_core::{DurationError, Key, TextError, canonical, token};
 
 use crate::receipt::Receipt;
 use crate::store::StoreError;
@@ -46,6 +46,9 @@ pub enum Error {
     /// Some other input breaks its rule.
     #[error("{0}")]
     InvalidInput(String),
+    /// The token was not accepted. The message is always the same; the reason is for the server's log.
+    #[error("there is no token, or it is not a valid one")]
+    Unauthorized(token::Refusal),
     /// The stored answer is not of the type that was asked for.
     #[error("the stored answer cannot be read as the type that was asked for: {0}")]
     Unreadable(String),
@@ -94,6 +97,7 @@ impl Error {
             Self::Unstored { .. } => "in_doubt",
             Self::InvalidKey(_) => "invalid_key",
             Self::InvalidInput(_) => "invalid_input",
+            Self::Unauthorized(_) => "unauthorized",
             Self::Unreadable(_) | Self::Store(StoreError::Corrupt(_)) => "internal",
             Self::Store(StoreError::TooLarge { .. }) => "too_large",
             Self::Store(
@@ -127,6 +131,7 @@ impl Error {
                 "try again; if it lasts, check the store's disk (there, writable, not full) or its \
                  server (up, within reach)",
             ),
+            "unauthorized" => Some("give a valid token; `semel token create` makes one"),
             "internal" => Some("run `semel verify` and restore from a backup if it finds damage"),
             _ => None,
         }
@@ -142,6 +147,7 @@ impl Error {
             | Self::Unstored { .. }
             | Self::InvalidKey(_)
             | Self::InvalidInput(_)
+            | Self::Unauthorized(_)
             | Self::Unreadable(_)
             | Self::Store(_) => None,
         }

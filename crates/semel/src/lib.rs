@@ -34,12 +34,13 @@ mod hold;
 pub mod holder;
 mod receipt;
 pub mod store;
+mod token_view;
 pub mod view;
 
 pub use engine::{
     Admission, Adopted, Attempt, Builder, Claimed, Completed, Copied, Difference, EffectCall,
-    Engine, Failure, Fault, Found, Granted, Operator, Permit, Phase, Point, Preview, Rehearsal,
-    Replayed, Request, Rules, Swept, Verified, WAIT_MAX, Way,
+    Engine, Failure, Fault, Found, Granted, NewToken, Operator, Permit, Phase, Point, Preview,
+    Rehearsal, Replayed, Request, Revoked, Rules, Swept, Verified, WAIT_MAX, Way,
 };
 pub use error::{Error, Refusal, Result};
 pub use events::Events;
@@ -48,7 +49,7 @@ pub use receipt::{Receipt, span};
 pub use semel_core as core;
 pub use semel_core::{
     AttemptId, Class, Effect, Fingerprint, Key, Label, Lease, Namespace, Note, OnDoubt, Outcome,
-    Payload, Policy, Probe, Retention, Timestamp,
+    Payload, Policy, Probe, Retention, Scope, Timestamp, Token, TokenId, TokenRecord,
 };
 pub use store::group::together;
 

@@ -9,6 +9,8 @@ use serde::{Serialize, Serializer};
 use crate::receipt::{as_json, as_text, as_text_option, state_word};
 use crate::store::Logged;
 
+pub use crate::token_view::TokenView;
+
 /// An operation as of a moment: a lease that has ended by then is a doubt, written or not.
 ///
 /// Serialized, it is the Record object; what is absent is null.

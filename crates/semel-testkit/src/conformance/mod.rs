@@ -13,6 +13,7 @@ pub mod lists;
 pub mod logs;
 pub mod payloads;
 pub mod removal;
+pub mod tokens;
 
 use std::fmt;
 use std::sync::Arc;

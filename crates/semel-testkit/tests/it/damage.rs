@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::Connection;
-use semel::{Admission, Effect, Engine, Error, Request};
+use semel::{Admission, Effect, Engine, Error, Label, Namespace, NewToken, Request, Scope};
 use semel_testkit::process::{Dice, Scene, key, open};
 use semel_testkit::scaled;
 
@@ -266,4 +267,68 @@ async fn a_page_that_is_lost_is_found_or_changes_no_answer() {
         "{all:?}"
     );
     assert_eq!(cut.unharmed, 0, "a store that was cut never looks whole");
+}
+
+/// A token that was damaged must not lead behind another wall, allow more, or come back to life.
+#[tokio::test]
+async fn a_token_whose_row_was_damaged_is_an_error_or_not_there() {
+    let scene = Scene::new();
+    let engine = scene.open().await;
+    let wanted = NewToken {
+        namespace: Namespace::new("team-a").expect("a namespace"),
+        scope: Scope::Read,
+        label: Some(Label::new("the build").expect("a label")),
+        expires_in: Some(Duration::from_secs(1)),
+    };
+    let (token, _) = engine.create_token(wanted).await.expect("it is made");
+    let revoked = engine.revoke_token(token.id, None).await;
+    let sound = revoked.expect("it is taken").expect("it was there").token;
+    drop(engine);
+    let sqlite = Connection::open(scene.store()).expect("the store opens");
+    let page: usize = sqlite
+        .query_row(
+            "SELECT pgoffset FROM dbstat WHERE name = 'tokens'",
+            [],
+            |row| row.get::<_, i64>(0),
+        )
+        .map(|page| usize::try_from(page).expect("it is in the file"))
+        .expect("SQLite knows its pages");
+    let written_back = sqlite.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+    written_back.expect("the log is written back");
+    drop(sqlite);
+    let original = std::fs::read(scene.store()).expect("the store is read");
+    let id = token.id.to_string();
+    let size = page_size(&original);
+    let places = original[page..page + size]
+        .windows(id.len())
+        .position(|bytes| bytes == id.as_bytes());
+    let start = page + places.expect("the row is in its page");
+    let (mut errors, mut absent) = (0, 0);
+    // The row, which is the last thing in its page, and the bytes before it that say how it is laid out.
+    for offset in start - 16..page + size {
+        for flip in [0x01, 0x20, 0x80] {
+            let mut bytes = original.clone();
+            bytes[offset] ^= flip;
+            let damaged = Scene::new();
+            std::fs::write(damaged.store(), bytes).expect("a damaged copy is written");
+            let Ok(engine) = open(&damaged.store()).await else {
+                errors += 1;
+                continue;
+            };
+            match engine.token(token.id).await {
+                Ok(None) => absent += 1,
+                Ok(Some(found)) => assert_eq!(found, sound, "byte {offset} ^ {flip:#x}"),
+                Err(error) => {
+                    assert!(matches!(error, Error::Store(_)), "{error}");
+                    errors += 1;
+                    let clean = engine.verify().await.map(|verified| verified.is_clean());
+                    assert_ne!(clean.ok(), Some(true), "byte {offset} ^ {flip:#x}");
+                }
+            }
+        }
+    }
+    assert!(
+        errors > 100 && absent > 0,
+        "{errors} errors, {absent} absent"
+    );
 }

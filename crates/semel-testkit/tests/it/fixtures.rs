@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use semel::{Admission, Effect, Engine, Request};
+use semel::{Admission, Effect, Engine, Namespace, NewToken, Request, Scope};
 use semel_testkit::fixture::describe;
 use semel_testkit::process::{Scene, key};
 
@@ -100,5 +100,26 @@ async fn work_goes_on_with_every_released_format() {
         engine.sweep().await.expect("it is swept");
         let verified = engine.verify().await.expect("it is verified");
         assert!(verified.is_clean(), "{}: {verified:?}", fixture.display());
+    }
+}
+
+#[tokio::test]
+async fn tokens_can_be_made_in_every_released_format() {
+    for fixture in fixtures() {
+        let (scene, engine) = opened(&fixture).await;
+        let before = engine.tokens(None).await.expect("they are listed").len();
+        let wanted = NewToken {
+            namespace: Namespace::default(),
+            scope: Scope::Read,
+            label: None,
+            expires_in: None,
+        };
+        let (token, _) = engine.create_token(wanted).await.expect("it is made");
+        drop(engine);
+        let engine = scene.open().await;
+        let granted = engine.authenticate(&token.reveal()).await;
+        assert_eq!(granted.expect("it is accepted").id, token.id);
+        let after = engine.tokens(None).await.expect("they are listed").len();
+        assert_eq!(after, before + 1, "{}", fixture.display());
     }
 }

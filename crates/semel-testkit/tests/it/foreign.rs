@@ -118,6 +118,9 @@ async fn a_version_that_is_raised_while_an_older_process_has_the_store_open_stop
     let scene = Scene::new();
     make_store(&scene);
     let (older, let_go) = opened(&agent(), &one_key(&scene, "hold-1"));
+    let own: i64 = connect(&scene.store())
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .expect("the version is read");
     connect(&scene.store())
         .execute_batch("PRAGMA user_version = 99")
         .expect("a newer version comes");
@@ -135,7 +138,7 @@ async fn a_version_that_is_raised_while_an_older_process_has_the_store_open_stop
     assert_eq!(scene.sink().lines().len(), 1, "nothing was executed");
 
     connect(&scene.store())
-        .execute_batch("PRAGMA user_version = 1")
+        .pragma_update(None, "user_version", own)
         .expect("the version is as it was");
     let engine = scene.open().await;
     let audited = audit(&engine, &scene, &mut Seen::default()).await;

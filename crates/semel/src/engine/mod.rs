@@ -18,6 +18,7 @@ mod renew;
 mod replays;
 mod request;
 mod sweep;
+mod tokens;
 mod transaction;
 mod verify;
 mod wait;
@@ -45,6 +46,7 @@ pub use self::preview::Preview;
 pub use self::replays::Replayed;
 pub use self::request::{Request, WAIT_MAX};
 pub use self::sweep::Swept;
+pub use self::tokens::{NewToken, Revoked};
 pub use self::verify::{Difference, Verified};
 
 use self::claim::Claim;
@@ -68,6 +70,7 @@ pub(crate) struct Inner {
     holder: Option<Holder>,
     ids: Ids,
     replays: replays::Replays,
+    uses: tokens::Uses,
     /// Ends the background tasks with the last engine and the last permit.
     background: OnceLock<Background>,
     /// Listens to other nodes, once somebody waits: a process that never does needs no connection
@@ -162,6 +165,7 @@ impl Builder {
             holder: self.holder,
             ids: self.ids,
             replays: replays::Replays::default(),
+            uses: tokens::Uses::default(),
             background: OnceLock::new(),
             listening: OnceLock::new(),
         });

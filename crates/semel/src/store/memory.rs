@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use semel_core::clock::{Reading, Stamp, judge};
 use semel_core::ledger::{Fence, Record};
-use semel_core::{KeyHash, Timestamp};
+use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
 
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, NewPayload, PAGE_MAX,
@@ -31,6 +31,7 @@ struct State {
     stamp: Option<Stamp>,
     mark: Option<Stamp>,
     progress: Progress,
+    tokens: BTreeMap<TokenId, TokenRecord>,
 }
 
 #[derive(Debug)]
@@ -325,5 +326,49 @@ impl Store for MemoryStore {
 
     fn tidy(&self) -> Pending<'_, Result<bool>> {
         Box::pin(async { Ok(false) })
+    }
+
+    fn add_token(&self, token: TokenRecord) -> Pending<'_, Result<bool>> {
+        Box::pin(async move {
+            let mut state = self.state();
+            let is_new = !state.tokens.contains_key(&token.id);
+            state.tokens.entry(token.id).or_insert(token);
+            Ok(is_new)
+        })
+    }
+
+    fn token(&self, id: TokenId) -> Pending<'_, Result<Option<TokenRecord>>> {
+        Box::pin(async move { Ok(self.state().tokens.get(&id).cloned()) })
+    }
+
+    fn tokens(
+        &self,
+        after: Option<TokenId>,
+        limit: usize,
+    ) -> Pending<'_, Result<Vec<TokenRecord>>> {
+        Box::pin(async move {
+            let state = self.state();
+            let beyond = (after.map_or(Unbounded, Excluded), Unbounded);
+            let page = state.tokens.range(beyond).take(limit.clamp(1, PAGE_MAX));
+            Ok(page.map(|(_, token)| token.clone()).collect())
+        })
+    }
+
+    fn revoke_token(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<bool>> {
+        Box::pin(async move {
+            let mut state = self.state();
+            let token = state.tokens.get_mut(&id);
+            let token = token.filter(|token| token.revoked_at.is_none());
+            Ok(token.map(|token| token.revoked_at = Some(at)).is_some())
+        })
+    }
+
+    fn note_token_use(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<()>> {
+        Box::pin(async move {
+            if let Some(token) = self.state().tokens.get_mut(&id) {
+                token.last_used_at = token.last_used_at.max(Some(at));
+            }
+            Ok(())
+        })
     }
 }

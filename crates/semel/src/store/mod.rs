@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use semel_core::clock::{Reading, Stamp};
 use semel_core::ledger::{Entry, Fence, Record, StateKind, Version};
-use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp};
+use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp, TokenId, TokenRecord};
 use tokio::sync::mpsc;
 
 pub use self::standing::{Moved, Origin, Stage, Standing};
@@ -178,6 +178,49 @@ pub trait Store: Send + Sync + Debug {
     /// Puts what is spread over the store in order, in a bounded slice; returns whether more is
     /// left to do.
     fn tidy(&self) -> Pending<'_, Result<bool>>;
+
+    /// Keeps a new token; returns `false`, and writes nothing, when there is one with this id. A store
+    /// whose ledger has moved takes none.
+    fn add_token(&self, token: TokenRecord) -> Pending<'_, Result<bool>> {
+        let _nowhere = token;
+        Box::pin(async { Err(keeps_no_tokens()) })
+    }
+
+    /// Finds a token by its id.
+    ///
+    /// It is asked for each request to a server: SQLite reads one row of a small table, in the caller's
+    /// thread; PostgreSQL takes one round trip, whose answer a server may go by for a second.
+    fn token(&self, id: TokenId) -> Pending<'_, Result<Option<TokenRecord>>> {
+        let _nobody = id;
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Lists tokens in the order of their ids, at most [`PAGE_MAX`].
+    fn tokens(
+        &self,
+        after: Option<TokenId>,
+        limit: usize,
+    ) -> Pending<'_, Result<Vec<TokenRecord>>> {
+        let _nothing = (after, limit);
+        Box::pin(async { Ok(vec![]) })
+    }
+
+    /// Revokes a token, durably; returns `false` when there is none with this id, or it was revoked
+    /// before: then it stays as it is.
+    fn revoke_token(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<bool>> {
+        let _nowhere = (id, at);
+        Box::pin(async { Err(keeps_no_tokens()) })
+    }
+
+    /// Notes that a token was used; an earlier time than the noted one changes nothing.
+    fn note_token_use(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<()>> {
+        let _nowhere = (id, at);
+        Box::pin(async { Err(keeps_no_tokens()) })
+    }
+}
+
+fn keeps_no_tokens() -> StoreError {
+    StoreError::Refused("this kind of store keeps no tokens".to_owned())
 }
 
 fn cannot_be_copied() -> StoreError {

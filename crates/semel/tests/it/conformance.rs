@@ -66,7 +66,9 @@ macro_rules! conforms {
     };
 }
 
-conforms![commits, payloads, lists, logs, crowds, handles, removal];
+conforms![
+    commits, payloads, lists, logs, crowds, handles, removal, tokens
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_payloads_are_stored_compressed() {

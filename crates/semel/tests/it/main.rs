@@ -2,6 +2,7 @@
 
 mod conformance;
 mod copy;
+mod copy_tokens;
 mod cuts;
 mod differential;
 mod effects;

@@ -93,6 +93,7 @@ async fn the_role_of_the_page_reads_what_happened_and_nothing_else() {
         "SELECT entry FROM semel.log",
         "SELECT packed FROM semel.payloads",
         "SELECT packed FROM semel.chunks",
+        "SELECT digest FROM semel.tokens",
         "UPDATE semel.operations SET state = 'succeeded'",
         "DELETE FROM semel.log",
         "SELECT nextval('semel.numbers')",

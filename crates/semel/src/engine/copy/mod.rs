@@ -15,6 +15,7 @@
 mod carry;
 mod compare;
 mod plan;
+mod tokens;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -105,6 +106,8 @@ pub struct Copied {
     pub end: u64,
     /// Records that were compared with the source's.
     pub records: u64,
+    /// Tokens that were brought along.
+    pub tokens: u64,
     /// Attempts that still run in the closed source.
     pub running: u64,
     /// What verifying the target found.
@@ -203,6 +206,7 @@ impl<W: FnMut(&Copied)> Copying<'_, W> {
         if !self.carrier.misses_nothing() {
             return Err(vanishing());
         }
+        self.bring_tokens().await?;
         self.note(Stage::Whole).await?;
         Ok(true)
     }
@@ -247,6 +251,8 @@ impl<W: FnMut(&Copied)> Copying<'_, W> {
         self.enter(Phase::Adopting);
         // From here on the target's entries are its own.
         self.note(Stage::Adopting).await?;
+        // The source makes none any more; what it has revoked until now is revoked there, too.
+        self.bring_tokens().await?;
         let (to, report, watch) = (self.to, &mut self.report, &mut self.watch);
         let tell = |adopted: &Adopted| {
             report.adopted = Some(*adopted);

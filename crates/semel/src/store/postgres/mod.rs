@@ -1,6 +1,7 @@
 //! The store that many nodes share: a schema in a PostgreSQL database.
 
 mod batch;
+mod durable;
 mod fate;
 mod fault;
 mod fill;
@@ -17,6 +18,7 @@ mod servers;
 mod standing;
 mod time;
 mod tls;
+mod tokens;
 mod transaction;
 mod url;
 mod writer;
@@ -27,7 +29,7 @@ use std::sync::atomic::AtomicU64;
 
 use semel_core::clock::{Reading, Stamp};
 use semel_core::ledger::Fence;
-use semel_core::{KeyHash, Timestamp};
+use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::Type;
 
@@ -38,6 +40,7 @@ use self::log::Horizon;
 use self::pool::{Parameter, Pool};
 use self::schema::Opened;
 use self::time::Time;
+use self::tokens::Tokens;
 pub(crate) use self::transaction::Settled;
 use self::writer::{Item, Writer};
 use super::bytes::{pack, read_progress, read_stamp, write_progress, write_stamp};
@@ -171,6 +174,13 @@ impl PostgresStore {
             filling: None,
         };
         Ok((store, opened))
+    }
+
+    const fn token_table(&self) -> Tokens<'_> {
+        Tokens {
+            pool: &self.pool,
+            filling: self.filling.is_some(),
+        }
     }
 
     async fn put_mark(&self, name: &str, value: Vec<u8>) -> Result<()> {
@@ -400,5 +410,29 @@ impl Store for PostgresStore {
 
     fn tidy(&self) -> Pending<'_, Result<bool>> {
         Box::pin(async { Ok(false) })
+    }
+
+    fn add_token(&self, token: TokenRecord) -> Pending<'_, Result<bool>> {
+        Box::pin(self.token_table().add(token))
+    }
+
+    fn token(&self, id: TokenId) -> Pending<'_, Result<Option<TokenRecord>>> {
+        Box::pin(self.token_table().load(id))
+    }
+
+    fn tokens(
+        &self,
+        after: Option<TokenId>,
+        limit: usize,
+    ) -> Pending<'_, Result<Vec<TokenRecord>>> {
+        Box::pin(self.token_table().list(after, limit))
+    }
+
+    fn revoke_token(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<bool>> {
+        Box::pin(self.token_table().revoke(id, at))
+    }
+
+    fn note_token_use(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<()>> {
+        Box::pin(self.token_table().note_use(id, at))
     }
 }

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use super::fault::{failed, told};
+use super::durable::change;
 use super::log::Horizon;
-use super::pool::{Parameter, Pool, in_time};
+use super::pool::{Parameter, Pool};
 use super::reader::column;
 use crate::store::standing::{not_empty, only_read};
 use crate::store::{Moved, Result, Standing, StoreError};
@@ -44,7 +43,8 @@ pub(super) async fn standing(pool: &Arc<Pool>) -> Result<Standing> {
 pub(super) async fn recognise(pool: &Arc<Pool>) -> Result<()> {
     let sql = "UPDATE semel.meta SET value = 'copy' WHERE name = 'standing' AND value <> 'copy' \
                AND semel.here() IS DISTINCT FROM (SELECT value FROM semel.meta WHERE name = 'home')";
-    change(pool, "mark the store as a copy", sql, &[]).await
+    change(pool, "mark the store as a copy", sql, &[]).await?;
+    Ok(())
 }
 
 /// Makes an empty store a copy.
@@ -93,38 +93,6 @@ pub(super) async fn adopted(pool: &Arc<Pool>) -> Result<()> {
                WHEN 'home' THEN semel.here() \
                ELSE replace(gen_random_uuid()::text, '-', '') END \
                WHERE name IN ('standing', 'home', 'id')";
-    change(pool, "adopt the store", sql, &[]).await
-}
-
-/// Runs one statement durably, whatever the server's default is.
-async fn change(
-    pool: &Arc<Pool>,
-    doing: &str,
-    sql: &str,
-    parameters: &[Parameter<'_>],
-) -> Result<()> {
-    let connection = pool.take().await?;
-    let changed = match in_time(transact(connection.client()?, doing, sql, parameters)).await {
-        Ok(changed) => changed,
-        Err(late) => Err(StoreError::Unknown(late.to_string())),
-    };
-    if changed.is_err() {
-        connection.give_up();
-    }
-    changed
-}
-
-async fn transact(
-    client: &Client,
-    doing: &str,
-    sql: &str,
-    parameters: &[Parameter<'_>],
-) -> Result<()> {
-    let wrong = |error: tokio_postgres::Error| failed(doing, &error);
-    let begin =
-        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = on";
-    client.batch_execute(begin).await.map_err(wrong)?;
-    client.query_typed(sql, parameters).await.map_err(wrong)?;
-    let committed = client.batch_execute("COMMIT").await;
-    committed.map_err(|error| StoreError::Unknown(told(&error)))
+    change(pool, "adopt the store", sql, &[]).await?;
+    Ok(())
 }

@@ -14,6 +14,7 @@ mod reader;
 mod schema;
 mod seal;
 mod shared;
+mod tokens;
 mod transaction;
 mod writer;
 
@@ -25,13 +26,14 @@ use rusqlite::{Connection, ErrorCode};
 use semel_core::clock::{Reading, Stamp, judge};
 use semel_core::ledger::codec::{encode_entry, encode_record};
 use semel_core::ledger::{Command, Entry, Event, Fence};
-use semel_core::{KeyHash, Timestamp};
+use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
 use tokio::sync::oneshot;
 
 use self::index::Hash;
 use self::marks::Marks;
 use self::reader::Found;
 use self::shared::{Shared, poisoned};
+use self::tokens::TokenChange;
 pub(crate) use self::transaction::{Settled, roll_back};
 use self::writer::{Copies, Item, Next, PackedPayload, Prepared, When, Writer};
 use super::bytes;
@@ -212,6 +214,10 @@ impl SqliteStore {
             answer,
         };
         self.ask(stand).await
+    }
+
+    async fn change_token(&self, change: TokenChange) -> Result<bool> {
+        self.ask(|answer| Item::Token(change, answer)).await
     }
 
     fn mark(&self, name: &str) -> Result<Option<Vec<u8>>> {
@@ -434,6 +440,33 @@ impl Store for SqliteStore {
 
     fn tidy(&self) -> Pending<'_, Result<bool>> {
         Box::pin(self.ask(Item::Tidy))
+    }
+
+    fn add_token(&self, token: TokenRecord) -> Pending<'_, Result<bool>> {
+        Box::pin(self.change_token(TokenChange::Add(Box::new(token))))
+    }
+
+    fn token(&self, id: TokenId) -> Pending<'_, Result<Option<TokenRecord>>> {
+        Box::pin(async move { self.named(tokens::load(&self.reader(), id)) })
+    }
+
+    fn tokens(
+        &self,
+        after: Option<TokenId>,
+        limit: usize,
+    ) -> Pending<'_, Result<Vec<TokenRecord>>> {
+        Box::pin(async move { self.named(tokens::list(&self.reader(), after, limit)) })
+    }
+
+    fn revoke_token(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<bool>> {
+        Box::pin(self.change_token(TokenChange::Revoke(id, at)))
+    }
+
+    fn note_token_use(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<()>> {
+        Box::pin(async move {
+            self.change_token(TokenChange::Used(id, at)).await?;
+            Ok(())
+        })
     }
 }
 

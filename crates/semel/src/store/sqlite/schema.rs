@@ -9,7 +9,7 @@ use crate::store::{Result, StoreError};
 pub(super) const APPLICATION_ID: i64 = 0x5345_4d45;
 
 /// The steps from an empty file to the present format; a released step never changes.
-const MIGRATIONS: &[&str] = &[FORMAT_1];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2];
 
 /// The newest format that this version knows.
 #[expect(clippy::cast_possible_wrap, reason = "there are few migrations")]
@@ -86,6 +86,22 @@ INSERT INTO fold VALUES (1, 0, 0, -9223372036854775808, 1, 3019199868);
 CREATE TABLE marks (
     name TEXT PRIMARY KEY,
     value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
+/// `sum` is a checksum of the other columns: a flipped bit must not lead to another namespace or scope.
+const FORMAT_2: &str = "
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY,
+    digest BLOB NOT NULL,
+    namespace TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    label TEXT,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER,
+    last_used_at INTEGER,
+    sum INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 ";
 

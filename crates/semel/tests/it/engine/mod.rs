@@ -13,6 +13,7 @@ mod operators;
 mod probes;
 mod store;
 mod sweeps;
+mod tokens;
 mod verified;
 mod views;
 mod waits;

@@ -4,7 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use semel::Timestamp;
 use semel::core::KeyHash;
 use semel::core::clock::{Reading, Stamp};
 use semel::core::ledger::Fence;
@@ -12,6 +11,7 @@ use semel::store::{
     Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Progress, Query, Result, Store,
     StoreError, Stored,
 };
+use semel::{Timestamp, TokenId, TokenRecord};
 use tokio::runtime::Handle;
 
 /// A store whose own threads count as work.
@@ -105,6 +105,30 @@ impl Store for Patient {
 
     fn tidy(&self) -> Pending<'_, Result<bool>> {
         self.wait(|store| store.tidy())
+    }
+
+    fn add_token(&self, token: TokenRecord) -> Pending<'_, Result<bool>> {
+        self.wait(move |store| store.add_token(token))
+    }
+
+    fn token(&self, id: TokenId) -> Pending<'_, Result<Option<TokenRecord>>> {
+        self.store.token(id)
+    }
+
+    fn tokens(
+        &self,
+        after: Option<TokenId>,
+        limit: usize,
+    ) -> Pending<'_, Result<Vec<TokenRecord>>> {
+        self.store.tokens(after, limit)
+    }
+
+    fn revoke_token(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<bool>> {
+        self.wait(move |store| store.revoke_token(id, at))
+    }
+
+    fn note_token_use(&self, id: TokenId, at: Timestamp) -> Pending<'_, Result<()>> {
+        self.wait(move |store| store.note_token_use(id, at))
     }
 }
 

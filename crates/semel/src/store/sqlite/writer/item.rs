@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::super::cache::{Kept, keeps};
 use super::super::marks::Marks;
 use super::super::shared::{Shared, poisoned};
+use super::super::tokens::TokenChange;
 use crate::store::{Commit, Current, Expected, Guard, Place, Result, StoreError};
 
 /// What is asked of the writer.
@@ -38,6 +39,8 @@ pub(in crate::store::sqlite) enum Item {
         when: When,
         answer: oneshot::Sender<Result<()>>,
     },
+    /// Changes a token, and says whether there was something to change.
+    Token(TokenChange, oneshot::Sender<Result<bool>>),
     Tidy(oneshot::Sender<Result<bool>>),
     /// Looks a key up where nobody can change it meanwhile.
     Find(KeyHash, oneshot::Sender<Result<Current>>),
@@ -114,6 +117,7 @@ pub(super) enum Answer {
     Commit(oneshot::Sender<Result<Written>>, Result<Written>),
     Unit(oneshot::Sender<Result<()>>),
     Refused(oneshot::Sender<Result<()>>, StoreError),
+    Token(oneshot::Sender<Result<bool>>, Result<bool>),
     Tidy(oneshot::Sender<Result<bool>>, Arc<Shared>),
     Found(oneshot::Sender<Result<Current>>, Result<Current>),
 }
@@ -125,6 +129,7 @@ impl Answer {
             Self::Commit(sender, commit) => drop(sender.send(commit)),
             Self::Unit(sender) => drop(sender.send(Ok(()))),
             Self::Refused(sender, error) => drop(sender.send(Err(error))),
+            Self::Token(sender, changed) => drop(sender.send(changed)),
             Self::Found(sender, found) => drop(sender.send(found)),
             Self::Tidy(sender, shared) => {
                 let left = !shared.tail.read().unwrap_or_else(poisoned).is_empty();
@@ -140,7 +145,9 @@ impl Answer {
             Self::Unit(sender) | Self::Refused(sender, _) => {
                 drop(sender.send(Err(error.clone())));
             }
-            Self::Tidy(sender, _) => drop(sender.send(Err(error.clone()))),
+            Self::Token(sender, _) | Self::Tidy(sender, _) => {
+                drop(sender.send(Err(error.clone())));
+            }
             Self::Found(sender, _) => drop(sender.send(Err(error.clone()))),
         }
     }
@@ -156,7 +163,9 @@ impl Item {
             | Self::Mark { answer, .. } => {
                 drop(answer.send(Err(error.clone())));
             }
-            Self::Tidy(answer) => drop(answer.send(Err(error.clone()))),
+            Self::Token(_, answer) | Self::Tidy(answer) => {
+                drop(answer.send(Err(error.clone())));
+            }
             Self::Find(_, answer) => drop(answer.send(Err(error.clone()))),
         }
     }

@@ -23,6 +23,7 @@ use super::checkpoint::Checkpoints;
 use super::index::{Fold, Folder, Tail};
 use super::lock::{LOCK_WAIT_MAX, TURN, Turnstile, beside};
 use super::shared::{Shared, last_group, poisoned};
+use super::tokens::{self, TokenChange};
 use super::{failed, filter, marks, open, payload, schema, unique};
 use crate::clock::Clock;
 use crate::store::group::Sink;
@@ -280,6 +281,18 @@ impl Writer {
                         None => Answer::Unit(answer),
                     });
                 }
+                Item::Token(change, answer) => {
+                    // A damaged token is its own answer; the others go on.
+                    let changed = match tokens::apply(sql.connection, change) {
+                        Err(error) if !matches!(error, StoreError::Corrupt(_)) => {
+                            answers.push(Answer::Token(answer, Err(error.clone())));
+                            return Err(error);
+                        }
+                        changed => changed,
+                    };
+                    rows.wrote |= changed == Ok(true);
+                    answers.push(Answer::Token(answer, changed));
+                }
                 Item::Find(key, answer) => {
                     let as_of = AbsentAsOf(rows.next_seq - 1);
                     let found = rows.find(sql.connection, &key, AbsentAsOf(0));
@@ -307,8 +320,12 @@ impl Writer {
                 refused.for_each(|item| item.fail(&only_read()));
             }
             Standing::Closed(moved) => {
-                let begins =
-                    |item: &Item| matches!(item, Item::Change(change, _) if !change.is_report);
+                // Those who report need tokens that are good and can be revoked, and no others.
+                let begins = |item: &Item| match item {
+                    Item::Change(change, _) => !change.is_report,
+                    Item::Token(TokenChange::Add(_), _) => true,
+                    _ => false,
+                };
                 let refused = items.extract_if(.., |item| begins(item));
                 refused.for_each(|item| item.fail(&Moved::refusal(&moved.to)));
             }
