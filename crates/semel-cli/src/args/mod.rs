@@ -5,6 +5,7 @@ pub(crate) mod operate;
 pub(crate) mod query;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod token;
 pub(crate) mod values;
 
 use std::path::PathBuf;
@@ -100,6 +101,7 @@ pub(crate) enum Verb {
     Verify,
 
     Serve(serve::Serve),
+    Token(token::Token),
     Config(look::Config),
     Completions(look::Completions),
     Man(look::Man),

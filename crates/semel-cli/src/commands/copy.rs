@@ -178,6 +178,7 @@ fn answer(
         "skipped": copied.skipped,
         "records": copied.records,
         "payloads": copied.verified.as_ref().map(|verified| verified.payloads),
+        "tokens": copied.tokens,
         "running": copied.running,
         "doubtful": adopted.doubtful,
         "seconds": seconds(all),

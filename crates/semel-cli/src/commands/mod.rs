@@ -19,4 +19,5 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod stats;
+pub(crate) mod token;
 pub(crate) mod verify;

@@ -126,6 +126,11 @@ impl Settings {
         self.get(name).lines().map(str::to_owned).collect()
     }
 
+    /// Returns where a value came from.
+    pub(crate) fn origin(&self, name: &str) -> &Origin {
+        &self.values[name].origin
+    }
+
     /// Returns the store's URL.
     pub(crate) fn store(&self) -> &str {
         self.get("store")

@@ -113,6 +113,16 @@ impl World {
         self.past_of(semel::holder::this_process(), work)
     }
 
+    /// Works on the store through the library, by the machine's clock.
+    pub(crate) fn now<T, F: Future<Output = T>>(&self, work: impl FnOnce(Engine) -> F) -> T {
+        let none = Duration::ZERO;
+        let clock = Behind {
+            wall: none,
+            uptime: none,
+        };
+        self.by_clock(clock, semel::holder::this_process(), work)
+    }
+
     /// Works on the store through the library, on behalf of this holder.
     pub(crate) fn past_of<T, F: Future<Output = T>>(
         &self,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::World;
 
-const VERBS: [&str; 19] = [
+const VERBS: [&str; 20] = [
     "backup",
     "cancel",
     "completions",
@@ -23,6 +23,7 @@ const VERBS: [&str; 19] = [
     "run",
     "show",
     "stats",
+    "token",
     "verify",
 ];
 
@@ -56,8 +57,15 @@ fn the_help_of_every_verb_is_as_written_down() {
         );
         check(verb, &help.stdout);
     }
-    let help = world.semel(&["config", "show", "--help"]);
-    check("config-show", &help.stdout);
+    for (verb, inner) in [
+        ("config", "show"),
+        ("token", "create"),
+        ("token", "list"),
+        ("token", "revoke"),
+    ] {
+        let help = world.semel(&[verb, inner, "--help"]);
+        check(&format!("{verb}-{inner}"), &help.stdout);
+    }
 }
 
 #[test]

@@ -18,3 +18,4 @@ mod samples;
 mod settings;
 mod show;
 mod stats;
+mod tokens;
