@@ -5,29 +5,10 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use semel::{Label, Namespace};
+use semel::core::token::Granted;
+use semel::{Label, Namespace, Scope};
 
 use crate::http::Problem;
-
-/// What a caller may do; each includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Scope {
-    Read,
-    Write,
-    Operate,
-    Admin,
-}
-
-impl Scope {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Operate => "operate",
-            Self::Admin => "admin",
-        }
-    }
-}
 
 /// Who calls.
 #[derive(Clone, Debug)]
@@ -40,9 +21,29 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// Somebody on this machine who needs no token.
+    pub(crate) fn local() -> Self {
+        Self {
+            namespace: Namespace::default(),
+            scope: Scope::Admin,
+            door: api(),
+            principal: None,
+        }
+    }
+
+    /// Whoever shows a token.
+    pub(crate) fn of(granted: &Granted) -> Self {
+        Self {
+            namespace: granted.namespace.clone(),
+            scope: granted.scope,
+            door: api(),
+            principal: Label::new(&format!("token {}", granted.id)).ok(),
+        }
+    }
+
     /// Refuses a caller who may not do this.
     pub(crate) fn needs(&self, scope: Scope) -> Result<(), Problem> {
-        if self.scope >= scope {
+        if self.scope.includes(scope) {
             return Ok(());
         }
         let (has, needed) = (self.scope.as_str(), scope.as_str());
@@ -65,6 +66,11 @@ impl<S: Sync> FromRequestParts<S> for Caller {
         let caller = caller.ok_or_else(unauthorized)?;
         Ok(Self::clone(caller))
     }
+}
+
+/// Names this way in.
+fn api() -> Label {
+    Label::new("api").expect("it is a short word")
 }
 
 /// Says that there is no valid token: the same in all cases, as why is nobody's business.

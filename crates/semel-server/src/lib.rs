@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use axum::Router;
 use semel::Engine;
+use semel::core::token::TokenState;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use self::config::{Auth, Config, Limits, Listen, Tls};
@@ -99,6 +100,16 @@ impl Service {
             Listen::Tcp(address) => address.to_string(),
             Listen::Unix(path) => format!("unix:{}", path.display()),
         };
+        if !config.listen.is_local() {
+            let now = engine.store().now();
+            let tokens = engine.tokens(None).await?;
+            if !tokens
+                .iter()
+                .any(|token| token.state(now) == TokenState::Active)
+            {
+                return Err(StartError::NoTokens { place });
+            }
+        }
         let encryption = config.tls.as_ref().map(Encryption::new).transpose();
         let encryption = encryption.map_err(StartError::Tls)?;
         let opened = Listener::open(&config.listen).await;

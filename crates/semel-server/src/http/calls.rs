@@ -11,7 +11,7 @@ use semel::core::{Probe, Verdict};
 use semel::view::RecordView;
 use semel::{
     AttemptId, Claimed, Effect, Granted, Key, Label, Lease, Note, Outcome, Payload, Preview,
-    Receipt, Request, Retention, Timestamp,
+    Receipt, Request, Retention, Scope, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -22,7 +22,7 @@ use super::plan::Plan;
 use super::problem::Problem;
 use super::words::{ClassWord, DoubtWord, EffectWord, VerdictWord};
 use super::{Asked, Server, many_or_one, schema};
-use crate::auth::{Caller, Scope};
+use crate::auth::Caller;
 
 /// Asks to carry an operation out.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -7,10 +7,10 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use semel::{Label, Namespace};
+use semel::Error;
 
 use super::{Problem, Server};
-use crate::auth::{Caller, Scope, bearer, unauthorized};
+use crate::auth::{Caller, bearer, unauthorized};
 use crate::trace::Trace;
 
 /// Lets a request in, if it was meant for this server, and answers in one form.
@@ -89,17 +89,27 @@ pub(super) async fn authenticate(
 }
 
 async fn caller(server: &Server, headers: &HeaderMap) -> Result<Caller, Problem> {
-    let door = Label::new("api").map_err(|error| Problem::new("internal", error.to_string()))?;
     let caller = match bearer(headers)? {
-        Some(_token) => return Err(unauthorized()),
+        Some(token) => known(server, token).await?,
         None if server.config().needs_token() => return Err(unauthorized()),
-        None => Caller {
-            namespace: Namespace::default(),
-            scope: Scope::Admin,
-            door,
-            principal: None,
-        },
+        None => Caller::local(),
     };
     server.rates().take(caller.principal.as_ref())?;
     Ok(caller)
+}
+
+/// Finds out whose a token is.
+async fn known(server: &Server, token: &str) -> Result<Caller, Problem> {
+    let deadline = server.limits().deadline;
+    let authenticated = server.engine().authenticate(token);
+    match tokio::time::timeout(deadline, authenticated).await {
+        Ok(Ok(granted)) => Ok(Caller::of(&granted)),
+        Ok(Err(Error::Unauthorized(refusal))) => {
+            tracing::info!(why = refusal.as_str(), "a token was refused");
+            server.counts().refused_token();
+            Err(unauthorized())
+        }
+        Ok(Err(error)) => Err(Problem::of(&error, server.now())),
+        Err(_) => Err(Problem::timeout(deadline)),
+    }
 }

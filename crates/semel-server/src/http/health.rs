@@ -4,9 +4,11 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 
+use semel::Scope;
+
 use super::body::Answer;
 use super::{Problem, Server, json};
-use crate::auth::{Caller, Scope};
+use crate::auth::Caller;
 
 /// Says that the process answers, whatever the store does.
 pub(super) async fn healthz() -> Response {

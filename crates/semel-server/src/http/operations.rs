@@ -7,7 +7,7 @@ use axum::response::Response;
 use semel::core::KeyHash;
 use semel::store::{Current, PAGE_MAX, Place, Query};
 use semel::view::{EventView, RecordView};
-use semel::{Engine, Events, Key, Namespace, Timestamp};
+use semel::{Engine, Events, Key, Namespace, Scope, Timestamp};
 use serde::Serialize;
 
 use super::body::Answer;
@@ -15,7 +15,7 @@ use super::calls::key_of;
 use super::problem::Problem;
 use super::query::Parameters;
 use super::{Server, json, schema, words};
-use crate::auth::{Caller, Scope};
+use crate::auth::Caller;
 
 /// How many items a page has when nothing is said.
 pub(super) const PAGE: usize = 50;

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use semel::core::ledger::{Command, Order, Resolution, Resolve, Version};
 use semel::view::RecordView;
-use semel::{Effect, Key, Label, Note, Operator, Outcome, Payload, Receipt};
+use semel::{Effect, Key, Label, Note, Operator, Outcome, Payload, Receipt, Scope};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -17,7 +17,7 @@ use super::plan::{Plan, rehearse};
 use super::problem::Problem;
 use super::words::EffectWord;
 use super::{Asked, Server, one, schema};
-use crate::auth::{Caller, Scope};
+use crate::auth::Caller;
 
 /// Settles a doubt.
 #[derive(Debug, Deserialize, ToSchema)]

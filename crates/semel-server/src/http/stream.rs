@@ -10,8 +10,8 @@ use axum::response::Response;
 use futures_util::stream;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
-use semel::Namespace;
 use semel::view::EventView;
+use semel::{Namespace, Scope};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
@@ -20,7 +20,7 @@ use super::operations::{Listed, PAGE, cursor, limit};
 use super::problem::Problem;
 use super::query::Parameters;
 use super::{Server, json, schema};
-use crate::auth::{Caller, Scope};
+use crate::auth::Caller;
 use crate::feed::{Follower, Next};
 
 /// How often a stream says that it is alive: less than common proxies wait for.
