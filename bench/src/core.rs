@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::disk::{self, Scratch};
-use crate::engines::{Contender, NaiveSqlite, Name, RawLog, Semel};
+use crate::engines::{Embedded, NaiveSqlite, Name, RawLog, Semel};
 use crate::keys::Keys;
 use crate::load::{self, Load};
 use crate::machine::Watch;
@@ -96,11 +96,7 @@ fn measure(name: Name, scratch: &Scratch, callers: u32, seconds: Duration) -> Re
 }
 
 /// Measures one engine from an empty store on.
-fn measure_one<C: Contender>(
-    scratch: &Scratch,
-    callers: u32,
-    seconds: Duration,
-) -> Result<Figures> {
+fn measure_one<C: Embedded>(scratch: &Scratch, callers: u32, seconds: Duration) -> Result<Figures> {
     let directory = scratch.fresh()?;
     let runtime = load::runtime()?;
     let contender = Arc::new(runtime.block_on(C::open(directory.path()))?);

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::core::per_key;
 use crate::disk::{self, Scratch};
-use crate::engines::{Contender, Semel};
+use crate::engines::{Embedded, Semel};
 use crate::keys::Keys;
 use crate::load::{self, Load, Measured};
 use crate::machine::Watch;

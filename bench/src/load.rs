@@ -227,7 +227,6 @@ async fn replay<C: Contender>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     /// Answers at once, or late, or fails, or gives wrong results.
     enum Toy {
@@ -239,10 +238,6 @@ mod tests {
 
     impl Contender for Toy {
         type Found = Vec<u8>;
-
-        async fn open(_: &Path) -> Result<Self> {
-            Ok(Self::Works)
-        }
 
         async fn cycle(&self, _: crate::keys::Key, _: Vec<u8>) -> Result<()> {
             tokio::task::yield_now().await;
@@ -256,10 +251,6 @@ mod tests {
         async fn replay(&self, _: crate::keys::Key) -> Result<Vec<u8>> {
             ensure!(!matches!(self, Self::Fails), "the disk is full");
             Ok(b"something else".to_vec())
-        }
-
-        fn tidy(_: &Path) -> Result<()> {
-            Ok(())
         }
     }
 

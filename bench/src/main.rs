@@ -12,6 +12,7 @@ mod postgres;
 mod progress;
 mod report;
 mod run;
+mod serve;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -46,6 +47,9 @@ enum Command {
     /// Measures the ledger on PostgreSQL beside pgbench with the obvious table
     #[command(after_help = POSTGRES_EXAMPLES)]
     Postgres(PostgresArguments),
+    /// Measures the ledger over HTTP beside the engine in the same process
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArguments),
     /// Is a node that `postgres` measures
     #[command(name = postgres::node::COMMAND, hide = true)]
     Node { url: String },
@@ -77,6 +81,55 @@ Examples:
   cargo run --release -p semel-bench -- postgres --json --dir /var/tmp
   cargo run --release -p semel-bench -- postgres --callers 64 --only pgbench,semel --seconds 10
   cargo run --release -p semel-bench -- postgres --keys 10000000";
+
+const SERVE_EXAMPLES: &str = "\
+The server is `semel serve`, a process of its own on the same cores as the callers, each of which
+has a connection. A cycle is a begin and a settle of a fresh key, both durable; a replay begins a
+settled key. `http-batch` puts 32 calls into one array; its latencies are those of the arrays.
+
+With `--memory`, 64 connections make cycles for so many minutes, and the server's memory is shown.
+
+Examples:
+  cargo build --release && cargo run --release -p semel-bench -- serve
+  cargo run --release -p semel-bench -- serve --callers 64 --seconds 10
+  cargo run --release -p semel-bench -- serve --memory 10";
+
+#[derive(Debug, Args)]
+struct ServeArguments {
+    /// Prints JSON for programs instead of tables for people
+    #[arg(long)]
+    json: bool,
+
+    /// Works in a new directory here, on a real disk [default: beside this program]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+
+    /// The program to measure [default: `semel` beside this one]
+    #[arg(long, value_name = "PATH")]
+    semel: Option<PathBuf>,
+
+    /// The directory of PostgreSQL's programs [default: the newest in /usr/lib/postgresql]
+    #[arg(long, value_name = "PATH")]
+    programs: Option<PathBuf>,
+
+    /// Measures cycles for this long each time, after a quarter of it to warm up
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = seconds)]
+    seconds: Duration,
+
+    /// Takes the median of this many rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+
+    /// Measures with these numbers of connections
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64,256",
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    callers: Vec<u32>,
+
+    /// Shows the server's memory over so many minutes of load
+    #[arg(long, value_name = "MINUTES", conflicts_with_all = ["rounds", "callers"],
+          value_parser = clap::value_parser!(u32).range(1..=600))]
+    memory: Option<u32>,
+}
 
 #[derive(Debug, Args)]
 struct RunArguments {
@@ -197,6 +250,7 @@ fn main() -> ExitCode {
         Command::Core(core) => measure_core(&core),
         Command::Run(run) => measure_run(&run),
         Command::Postgres(postgres) => measure_postgres(&postgres),
+        Command::Serve(serve) => measure_serve(&serve),
         Command::Node { url } => postgres::node::serve(&url).map(|()| String::new()),
     };
     match measured.and_then(|text| print(&text)) {
@@ -208,12 +262,49 @@ fn main() -> ExitCode {
     }
 }
 
+/// Returns the program to measure.
+fn program(given: Option<&PathBuf>) -> Result<PathBuf> {
+    match given {
+        Some(given) => Ok(given.clone()),
+        None => Ok(std::env::current_exe()?.with_file_name("semel")),
+    }
+}
+
+fn measure_serve(arguments: &ServeArguments) -> Result<String> {
+    let scratch = disk::Scratch::make(arguments.dir.as_deref())?;
+    let plan = serve::Plan {
+        semel: program(arguments.semel.as_ref())?,
+        seconds: arguments.seconds,
+        rounds: arguments.rounds,
+        callers: arguments.callers.clone(),
+    };
+    if let Some(minutes) = arguments.memory {
+        let watch = machine::Watch::start();
+        let time = Duration::from_secs(60) * minutes;
+        let moments = serve::memory(&scratch, &plan, time)?;
+        return Ok(if arguments.json {
+            report::serve::memory_json(&moments)
+        } else {
+            report::serve::memory_table(&moments, &watch.others())
+        });
+    }
+    let server = postgres::server::Server::start(&scratch, arguments.programs.as_deref())?;
+    let watch = machine::Watch::with_server(server.process()?);
+    let rows = serve::run(&scratch, &server, &plan)?;
+    Ok(if arguments.json {
+        report::serve::json(&rows)
+    } else {
+        let (others, path) = (watch.others(), scratch.path().display());
+        let version = server.version()?;
+        report::serve::table(&rows, &format!("PostgreSQL {version}; {others}, in {path}"))
+    })
+}
+
 fn measure_run(arguments: &RunArguments) -> Result<String> {
     let scratch = disk::Scratch::make(arguments.dir.as_deref())?;
     let watch = machine::Watch::start();
-    let beside = || Ok::<_, io::Error>(std::env::current_exe()?.with_file_name("semel"));
     let plan = run::Plan {
-        semel: arguments.semel.clone().map_or_else(beside, Ok)?,
+        semel: program(arguments.semel.as_ref())?,
         rounds: arguments.rounds,
         operations: arguments.operations,
     };

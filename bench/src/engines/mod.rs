@@ -21,14 +21,17 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
     /// A stored result.
     type Found: AsRef<[u8]> + Send;
 
-    /// Opens an empty store in this directory.
-    fn open(directory: &Path) -> impl Future<Output = Result<Self>> + Send;
-
     /// Claims a key that nobody has claimed and then settles it; each is durable when it returns.
     fn cycle(&self, key: Key, result: Vec<u8>) -> impl Future<Output = Result<()>> + Send;
 
     /// Begins a settled key once more, which gives its result.
     fn replay(&self, key: Key) -> impl Future<Output = Result<Self::Found>> + Send;
+}
+
+/// Keeps it in files of its own.
+pub(crate) trait Embedded: Contender {
+    /// Opens an empty store in this directory.
+    fn open(directory: &Path) -> impl Future<Output = Result<Self>> + Send;
 
     /// Brings the files of a closed store to the state in which they rest.
     fn tidy(directory: &Path) -> Result<()>;

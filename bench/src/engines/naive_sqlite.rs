@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use semel::store::group::{Direct, Group, Sink};
 use tokio::sync::oneshot;
 
-use super::{Contender, now_micros, write_log_back};
+use super::{Contender, Embedded, now_micros, write_log_back};
 use crate::keys::{Key, mix};
 
 /// Connections that read beside the writer, as many as Semel's store has.
@@ -183,27 +183,6 @@ impl NaiveSqlite {
 impl Contender for NaiveSqlite {
     type Found = Vec<u8>;
 
-    async fn open(directory: &Path) -> Result<Self> {
-        let path = directory.join(FILE);
-        let connection = connect(&path).context("cannot make the table's file")?;
-        connection
-            .execute_batch(TABLE)
-            .context("cannot make the table")?;
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let readers = (0..cores.clamp(1, READERS_MAX))
-            .map(|_| connect(&path).map(Mutex::new))
-            .collect::<rusqlite::Result<Vec<_>>>()
-            .context("cannot open a reader")?;
-        let group = Group::start("naive-sqlite", Writer { connection });
-        Ok(Self {
-            group: group.context("no thread for the writer")?,
-            readers,
-            next_reader: AtomicUsize::new(0),
-            attempts: AtomicU64::new(0),
-            seed: getrandom::u64().context("the system gives no randomness")?,
-        })
-    }
-
     async fn cycle(&self, key: Key, result: Vec<u8>) -> Result<()> {
         let attempt = self.new_attempt();
         let at = now_micros();
@@ -230,6 +209,29 @@ impl Contender for NaiveSqlite {
             Some(result) => Ok(result),
             None => bail!("a settled key is not there"),
         }
+    }
+}
+
+impl Embedded for NaiveSqlite {
+    async fn open(directory: &Path) -> Result<Self> {
+        let path = directory.join(FILE);
+        let connection = connect(&path).context("cannot make the table's file")?;
+        connection
+            .execute_batch(TABLE)
+            .context("cannot make the table")?;
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let readers = (0..cores.clamp(1, READERS_MAX))
+            .map(|_| connect(&path).map(Mutex::new))
+            .collect::<rusqlite::Result<Vec<_>>>()
+            .context("cannot open a reader")?;
+        let group = Group::start("naive-sqlite", Writer { connection });
+        Ok(Self {
+            group: group.context("no thread for the writer")?,
+            readers,
+            next_reader: AtomicUsize::new(0),
+            attempts: AtomicU64::new(0),
+            seed: getrandom::u64().context("the system gives no randomness")?,
+        })
     }
 
     fn tidy(directory: &Path) -> Result<()> {

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use semel::store::group::{Direct, Group, Sink};
 use tokio::sync::oneshot;
 
-use super::{Contender, now_micros};
+use super::{Contender, Embedded, now_micros};
 use crate::keys::{Key, mix};
 
 /// The parts of the map, each with a lock of its own: many more than there are cores.
@@ -169,6 +169,19 @@ impl RawLog {
 impl Contender for RawLog {
     type Found = Arc<[u8]>;
 
+    async fn cycle(&self, key: Key, result: Vec<u8>) -> Result<()> {
+        let attempt = self.claim(&key).await?;
+        self.settle(&key, attempt, &result).await
+    }
+
+    async fn replay(&self, key: Key) -> Result<Arc<[u8]>> {
+        let shard = self.shard(&key);
+        let result = shard.get(&key).and_then(|found| found.result.clone());
+        result.context("a settled key is not there")
+    }
+}
+
+impl Embedded for RawLog {
     async fn open(directory: &Path) -> Result<Self> {
         let file = OpenOptions::new()
             .create_new(true)
@@ -189,17 +202,6 @@ impl Contender for RawLog {
             attempts: AtomicU64::new(0),
             seed: getrandom::u64().context("the system gives no randomness")?,
         })
-    }
-
-    async fn cycle(&self, key: Key, result: Vec<u8>) -> Result<()> {
-        let attempt = self.claim(&key).await?;
-        self.settle(&key, attempt, &result).await
-    }
-
-    async fn replay(&self, key: Key) -> Result<Arc<[u8]>> {
-        let shard = self.shard(&key);
-        let result = shard.get(&key).and_then(|found| found.result.clone());
-        result.context("a settled key is not there")
     }
 
     fn tidy(_directory: &Path) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use semel::{Admission, Effect, Engine, Request};
 
-use super::{Contender, write_log_back};
+use super::{Contender, Embedded, write_log_back};
 use crate::keys::Key;
 
 pub(crate) struct Semel {
@@ -32,11 +32,6 @@ impl Semel {
 impl Contender for Semel {
     type Found = Arc<[u8]>;
 
-    async fn open(directory: &Path) -> Result<Self> {
-        let url = format!("sqlite:{}", directory.join(FILE).display());
-        Self::at(&url).await
-    }
-
     async fn cycle(&self, key: Key, result: Vec<u8>) -> Result<()> {
         match self.begin(&key).await? {
             Admission::Execute(permit) => {
@@ -52,6 +47,13 @@ impl Contender for Semel {
             Admission::Replay(receipt) => receipt.payload.context("the receipt has no result"),
             other => bail!("a settled key was answered with {other:?}"),
         }
+    }
+}
+
+impl Embedded for Semel {
+    async fn open(directory: &Path) -> Result<Self> {
+        let url = format!("sqlite:{}", directory.join(FILE).display());
+        Self::at(&url).await
     }
 
     fn tidy(directory: &Path) -> Result<()> {

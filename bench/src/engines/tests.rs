@@ -14,7 +14,7 @@ fn on_runtime(test: impl Future<Output = ()>) {
         .block_on(test);
 }
 
-async fn remembers<C: Contender>() {
+async fn remembers<C: Embedded>() {
     let directory = tempfile::tempdir_in(".").unwrap();
     let contender = C::open(directory.path()).await.unwrap();
     let keys = Keys::new().unwrap();

@@ -1,6 +1,7 @@
 //! The result, for people and for programs.
 
 pub(crate) mod postgres;
+pub(crate) mod serve;
 
 use serde_json::json;
 
