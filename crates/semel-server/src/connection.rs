@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::listener::Stream;
+use crate::patient::Patient;
 
 /// The longest that a TLS handshake may take.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ pub(crate) async fn serve(stream: Box<dyn Stream>, connection: Connection) {
         .header_read_timeout(connection.head)
         .max_header_size(HEAD_MAX)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream)), service);
     let mut serving = pin!(serving);
     let mut stop = connection.stop;
     let ended = tokio::select! {

@@ -11,6 +11,7 @@ mod feed;
 mod http;
 mod listener;
 mod metrics;
+mod patient;
 mod rate;
 mod tls;
 mod trace;

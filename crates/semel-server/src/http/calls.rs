@@ -24,6 +24,9 @@ use super::words::{ClassWord, DoubtWord, EffectWord, VerdictWord};
 use super::{Asked, Server, many_or_one, schema};
 use crate::auth::Caller;
 
+/// How long after a stop a begin may still take: longer than a claim, shorter than a wait.
+const CLAIM_GRACE: Duration = Duration::from_secs(1);
+
 /// Asks to carry an operation out.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -245,8 +248,14 @@ async fn begin_one(
             .await?;
         return preview_answer(server, caller, &key, preview);
     }
-    let claimed = server.engine().claim(request, attempt);
-    match server.within(wait, claimed).await? {
+    let claimed = server.within(wait, server.engine().claim(request, attempt));
+    // A stop does not wait for other ones' attempts; a claim that is on its way is answered first.
+    let claimed = tokio::select! {
+        biased;
+        claimed = claimed => claimed?,
+        () = server.stopped_for(CLAIM_GRACE) => return Err(in_flight(&key, CLAIM_GRACE)),
+    };
+    match claimed {
         Claimed::Granted(granted) => {
             server
                 .counts()

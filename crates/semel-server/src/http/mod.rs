@@ -125,6 +125,12 @@ impl Server {
         crate::stopped(&mut self.0.stop.clone()).await;
     }
 
+    /// Waits until the server has been stopping for so long.
+    pub(crate) async fn stopped_for(&self, time: Duration) {
+        self.stopping().await;
+        tokio::time::sleep(time).await;
+    }
+
     /// Does what the store is needed for, within the deadline; waiting for others is on top of it.
     pub(crate) async fn within<T>(
         &self,
