@@ -14,6 +14,7 @@ mod metrics;
 mod patient;
 mod rate;
 mod tls;
+mod tokens;
 mod trace;
 
 use std::sync::Arc;

@@ -101,7 +101,7 @@ async fn caller(server: &Server, headers: &HeaderMap) -> Result<Caller, Problem>
 /// Finds out whose a token is.
 async fn known(server: &Server, token: &str) -> Result<Caller, Problem> {
     let deadline = server.limits().deadline;
-    let authenticated = server.engine().authenticate(token);
+    let authenticated = server.tokens().authenticate(server.engine(), token);
     match tokio::time::timeout(deadline, authenticated).await {
         Ok(Ok(granted)) => Ok(Caller::of(&granted)),
         Ok(Err(Error::Unauthorized(refusal))) => {

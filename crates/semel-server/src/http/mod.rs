@@ -42,6 +42,7 @@ use crate::config::{Config, Limits};
 use crate::feed::Feed;
 use crate::metrics::Counts;
 use crate::rate::Rates;
+use crate::tokens::Tokens;
 
 /// What all handlers share.
 #[derive(Clone, Debug)]
@@ -54,6 +55,7 @@ struct Inner {
     feed: Feed,
     counts: Counts,
     rates: Rates,
+    tokens: Tokens,
     bodies: Budget,
     streams: Arc<Semaphore>,
     stop: watch::Receiver<bool>,
@@ -64,6 +66,7 @@ struct Inner {
 impl Server {
     fn new(engine: Engine, config: Config, stop: watch::Receiver<bool>, api: &OpenApi) -> Self {
         Self(Arc::new(Inner {
+            tokens: Tokens::new(&engine),
             engine,
             feed: Feed::default(),
             counts: Counts::default(),
@@ -92,6 +95,10 @@ impl Server {
 
     pub(crate) fn feed(&self) -> &Feed {
         &self.0.feed
+    }
+
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.0.tokens
     }
 
     pub(crate) fn rates(&self) -> &Rates {

@@ -1,0 +1,104 @@
+//! Tokens that were looked up a moment ago, where looking up costs a round trip.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use semel::core::token::{Granted, Refusal, judge};
+use semel::{Engine, Error, Token, TokenId, TokenRecord};
+
+/// How long a token is remembered: a revoked one works for no longer.
+const REMEMBERED: Duration = Duration::from_secs(1);
+
+/// How many are remembered.
+const TOKENS_MAX: usize = 4_096;
+
+/// Tokens that were found, and when. Those that were not are looked for each time, so that a new one works
+/// at once.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    found: Mutex<HashMap<TokenId, (TokenRecord, Instant)>>,
+    /// Whether to remember at all: a store in a file answers at once.
+    remembers: bool,
+}
+
+impl Tokens {
+    pub(crate) fn new(engine: &Engine) -> Self {
+        Self {
+            found: Mutex::default(),
+            remembers: engine.store().as_sqlite().is_none(),
+        }
+    }
+
+    /// Finds out who shows this token, and notes that it was used.
+    pub(crate) async fn authenticate(&self, engine: &Engine, text: &str) -> semel::Result<Granted> {
+        if !self.remembers {
+            return engine.authenticate(text).await;
+        }
+        let token: Token = text
+            .parse()
+            .map_err(|error| Error::Unauthorized(Refusal::Malformed(error)))?;
+        let record = match self.remembered(token.id) {
+            Some(record) => Some(record),
+            None => self.look_up(engine, token.id).await?,
+        };
+        let granted = judge(record.as_ref(), &token, engine.store().now());
+        let granted = granted.map_err(Error::Unauthorized)?;
+        if let Some(record) = &record {
+            engine.note_token_use(record);
+        }
+        Ok(granted)
+    }
+
+    fn remembered(&self, id: TokenId) -> Option<TokenRecord> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let (record, at) = found.get(&id)?;
+        (at.elapsed() < REMEMBERED).then(|| record.clone())
+    }
+
+    async fn look_up(&self, engine: &Engine, id: TokenId) -> semel::Result<Option<TokenRecord>> {
+        // From before it was asked for: what is revoked meanwhile is not remembered for longer.
+        let at = Instant::now();
+        let record = engine.token(id).await?;
+        if let Some(record) = &record {
+            let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            if found.len() >= TOKENS_MAX {
+                found.clear();
+            }
+            found.insert(id, (record.clone(), at));
+        }
+        Ok(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel::{NewToken, Scope};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_new_token_works_at_once_and_a_revoked_one_for_a_moment_at_most() {
+        let engine = Engine::open("memory:").await.expect("it opens");
+        let tokens = Tokens::new(&engine);
+        assert!(tokens.remembers);
+        let wanted = NewToken {
+            namespace: semel::Namespace::default(),
+            scope: Scope::Read,
+            label: None,
+            expires_in: None,
+        };
+        let (token, record) = engine.create_token(wanted).await.expect("it is made");
+        let text = token.reveal();
+        assert!(tokens.authenticate(&engine, &text).await.is_ok());
+        let revoked = engine.revoke_token(record.id, None).await;
+        assert!(revoked.expect("it is revoked").is_some());
+        assert!(tokens.authenticate(&engine, &text).await.is_ok());
+        {
+            let mut found = tokens.found.lock().expect("nobody panicked");
+            let (_, at) = found.get_mut(&record.id).expect("it is remembered");
+            *at -= REMEMBERED;
+        }
+        assert!(tokens.authenticate(&engine, &text).await.is_err());
+    }
+}
