@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use semel::Error;
@@ -25,7 +25,15 @@ pub(super) async fn pass(
     let path = request.extensions().get::<MatchedPath>().cloned();
     request.extensions_mut().insert(trace);
     let mut response = match meant_for_us(&server, request.headers()) {
-        Ok(()) => next.run(request).await,
+        // What needs no token must not depend on one: browsers ask without it what they may ask.
+        Ok(Some(origin)) if is_preflight(&request) => permitted(&origin),
+        Ok(origin) => {
+            let mut response = next.run(request).await;
+            if let Some(origin) = origin {
+                share(&mut response, &origin);
+            }
+            response
+        }
         Err(problem) => problem.into_response(),
     };
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
@@ -54,7 +62,8 @@ pub(super) async fn pass(
 
 /// Refuses what a browser sends for a page of somebody else's: the page may be on a name that leads here
 /// (DNS rebinding), or elsewhere (a foreign origin).
-fn meant_for_us(server: &Server, headers: &HeaderMap) -> Result<(), Problem> {
+/// Returns the origin whose page asks, if one does that may.
+fn meant_for_us(server: &Server, headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
     let config = server.config();
     let mut hosts = headers.get_all(header::HOST).into_iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
@@ -63,14 +72,48 @@ fn meant_for_us(server: &Server, headers: &HeaderMap) -> Result<(), Problem> {
         let hint = "add the name to `serve.hosts` if callers know the server by it";
         return Err(Problem::new("forbidden", text).hint(hint));
     }
-    if let Some(origin) = headers.get(header::ORIGIN)
-        && !config.accepts_origin(origin.to_str().ok())
-    {
+    let origin = headers.get(header::ORIGIN);
+    if origin.is_some_and(|origin| !config.accepts_origin(origin.to_str().ok())) {
         let text = "pages of this origin may not call this server";
         let hint = "add it to `serve.origins` if its pages are trusted";
         return Err(Problem::new("forbidden", text).hint(hint));
     }
-    Ok(())
+    Ok(origin.cloned())
+}
+
+/// Says whether a browser asks what a page may ask.
+fn is_preflight(request: &Request) -> bool {
+    request.method() == Method::OPTIONS
+        && request
+            .headers()
+            .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// Tells a browser what pages of a trusted origin may ask.
+fn permitted(origin: &HeaderValue) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    share(&mut response, origin);
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-type, last-event-id, prefer, traceparent",
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Lets pages of a trusted origin read an answer.
+fn share(response: &mut Response, origin: &HeaderValue) {
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    let shown = HeaderValue::from_static("retry-after, traceparent, preference-applied");
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, shown);
 }
 
 /// Finds out whose a request is.
