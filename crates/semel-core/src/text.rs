@@ -169,7 +169,19 @@ impl AttemptId {
 text_type! {
     /// Labels something for people (a name, a queue, a principal): 1 to 255 bytes, no control characters.
     Label, |text| {
-        check(text, "a name", 255, "control characters cannot be shown", |c| !c.is_control())
+        check(text, "a name", Label::MAX_BYTES, "control characters cannot be shown", |c| !c.is_control())
+    }
+}
+
+impl Label {
+    /// The longest label, in bytes.
+    pub const MAX_BYTES: usize = 255;
+
+    /// Cuts what was a label before something longer was put into it.
+    pub(crate) fn cut(text: &str) -> Self {
+        Self(Arc::from(
+            &text[..text.floor_char_boundary(Self::MAX_BYTES)],
+        ))
     }
 }
 

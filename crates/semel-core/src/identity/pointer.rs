@@ -73,6 +73,11 @@ impl Pointer {
         &self.text
     }
 
+    /// Returns the names of the members, from the outermost on.
+    pub(crate) fn tokens(&self) -> &[String] {
+        &self.tokens
+    }
+
     /// Finds the value within canonical JSON; every part of that is canonical itself.
     fn find<'a>(&self, canonical: &'a [u8]) -> Option<&'a [u8]> {
         self.tokens
