@@ -19,7 +19,8 @@ pub(crate) struct Context {
 impl Context {
     /// Opens the store; a file that is not there is made.
     pub(crate) async fn open(&self) -> Result<Engine, Failure> {
-        Ok(Engine::open(&frugal(self.settings.store())).await?)
+        let redactor = self.settings.redactor()?;
+        Ok(Engine::open_redacting(&frugal(self.settings.store()), redactor).await?)
     }
 
     /// Opens a store that must be there: a command that only looks must not make an empty one, and

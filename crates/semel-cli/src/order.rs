@@ -7,7 +7,7 @@ use semel::core::ledger::{
     decide,
 };
 use semel::view::RecordView;
-use semel::{Effect, Engine, Error, Label, Note, Outcome, Payload, Refusal};
+use semel::{Effect, Engine, Error, Label, Note, Outcome, Payload, Redactor, Refusal};
 use serde_json::{Value, json};
 
 use crate::args::operate::Said;
@@ -42,19 +42,33 @@ impl Choice {
         }
     }
 
-    fn command(&self, order: Order) -> Command {
-        let resolution = match self {
-            Self::Done { ok, effect, data } => Resolution::Done(Outcome {
+    /// Makes the command as the engine decides it, redacted.
+    fn command(&self, order: Order, redactor: &Redactor) -> Command {
+        let payload = |bytes: &[u8]| match semel::redacted_answer(redactor, bytes) {
+            Some(answer) => Payload {
+                redacted: true,
+                ..Payload::of(&answer)
+            },
+            None => Payload::of(bytes),
+        };
+        let resolve = |resolution| {
+            Command::Resolve(Resolve {
+                order: order.clone(),
+                resolution,
+            })
+        };
+        let command = match self {
+            Self::Done { ok, effect, data } => resolve(Resolution::Done(Outcome {
                 ok: *ok,
                 effect: *effect,
-                payload: data.as_deref().map(Payload::of),
-            }),
-            Self::NotDone => Resolution::NotDone,
-            Self::Retry => return Command::Retry(order),
-            Self::Cancel => return Command::Cancel(order),
-            Self::Forget => return Command::Forget(order),
+                payload: data.as_deref().map(payload),
+            })),
+            Self::NotDone => resolve(Resolution::NotDone),
+            Self::Retry => Command::Retry(order),
+            Self::Cancel => Command::Cancel(order),
+            Self::Forget => Command::Forget(order),
         };
-        Command::Resolve(Resolve { order, resolution })
+        redactor.command(&command).into_owned()
     }
 }
 
@@ -64,10 +78,11 @@ pub(crate) struct Desk {
     pub(crate) by: Label,
     pub(crate) note: Option<Note>,
     pub(crate) dry_run: bool,
+    pub(crate) redactor: Redactor,
 }
 
 impl Desk {
-    pub(crate) fn new(said: &Said) -> Result<Self, Failure> {
+    pub(crate) fn new(context: &Context, said: &Said) -> Result<Self, Failure> {
         let by = said.by.clone().unwrap_or_else(login);
         let wrong =
             |flag: &str, error: semel::core::TextError| Failure::input(format!("{flag}: {error}"));
@@ -76,6 +91,7 @@ impl Desk {
             by: Label::new(&by).map_err(|error| wrong("--by", error))?,
             note: note.map_err(|error| wrong("--note", error))?,
             dry_run: said.dry_run,
+            redactor: context.settings.redactor()?,
         })
     }
 
@@ -165,7 +181,7 @@ impl Desk {
         let version = found.record.version();
         let before = Version(version.0.saturating_sub(1));
         let last = found.operation().and_then(|it| it.last_order);
-        let repeat = choice.command(self.order(before)).digest();
+        let repeat = choice.command(self.order(before), &self.redactor).digest();
         if last.is_some_and(|last| last.digest == repeat) {
             before
         } else {
@@ -175,7 +191,7 @@ impl Desk {
 
     /// Returns the state that a decision would lead to; `None` when nothing would change.
     fn foresee(&self, found: &Found, choice: &Choice) -> Result<Option<StateKind>, Failure> {
-        let command = choice.command(self.order(self.version(found, choice)));
+        let command = choice.command(self.order(self.version(found, choice)), &self.redactor);
         let decision = decide(Some(&found.record), &command, found.now);
         match decision.map_err(|rejection| refused(found, rejection))? {
             Decision::Write(write) if write.reply != Reply::Replay => {

@@ -13,6 +13,8 @@ pub struct Payload {
     pub digest: Digest,
     /// How many bytes there are.
     pub size: u64,
+    /// Whether a rule took something out of them: they are not all that the action answered.
+    pub redacted: bool,
 }
 
 impl Payload {
@@ -22,6 +24,7 @@ impl Payload {
         Self {
             digest: Digest::of(bytes),
             size: bytes.len() as u64,
+            redacted: false,
         }
     }
 }

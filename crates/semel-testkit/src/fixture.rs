@@ -139,10 +139,7 @@ async fn settled(engine: &Engine) -> Result<(), Error> {
         streamed.append(vec![Chunk { stream, bytes }]).await?;
     }
     let whole = pieces.concat().into_bytes();
-    let payload = Payload {
-        digest: Digest::of(&whole),
-        size: whole.len() as u64,
-    };
+    let payload = Payload::of(&whole);
     let ended = streamed.finish_streamed(true, Effect::Created, payload);
     ended.await?;
 

@@ -40,7 +40,7 @@ pub mod view;
 pub use engine::{
     Admission, Adopted, Attempt, Builder, Claimed, Completed, Copied, Difference, EffectCall,
     Engine, Failure, Fault, Found, Granted, NewToken, Operator, Permit, Phase, Point, Preview,
-    Rehearsal, Replayed, Request, Revoked, Rules, Swept, Verified, WAIT_MAX, Way,
+    Rehearsal, Replayed, Request, Revoked, Rules, Swept, Verified, WAIT_MAX, Way, redacted_answer,
 };
 pub use error::{Error, Refusal, Result};
 pub use events::Events;
@@ -49,7 +49,7 @@ pub use receipt::{Receipt, span};
 pub use semel_core as core;
 pub use semel_core::{
     AttemptId, Class, Effect, Fingerprint, Key, Label, Lease, Namespace, Note, OnDoubt, Outcome,
-    Payload, Policy, Probe, Retention, Scope, Timestamp, Token, TokenId, TokenRecord,
+    Payload, Policy, Probe, Redactor, Retention, Scope, Timestamp, Token, TokenId, TokenRecord,
 };
 pub use store::group::together;
 

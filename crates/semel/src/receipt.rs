@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_core::ledger::{Record, Spec, State, StateKind};
+use semel_core::ledger::{Operation, Record, Spec, State, StateKind};
 use semel_core::{Effect, Key, Label, Namespace, Timestamp};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -63,6 +63,9 @@ pub struct Receipt {
     /// When the operation was settled.
     #[serde(serialize_with = "as_text_option")]
     pub settled_at: Option<Timestamp>,
+    /// Whether a rule took something out of the answer.
+    #[serde(skip_serializing_if = "is_false")]
+    pub redacted: bool,
     /// What the action answered; in JSON it is `data`, where it is JSON itself.
     #[serde(rename = "data", serialize_with = "as_json")]
     pub payload: Option<Arc<[u8]>>,
@@ -101,6 +104,18 @@ pub(crate) fn as_json<S: Serializer>(
         Some(json) => json.serialize(serializer),
         None => serializer.serialize_none(),
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+pub(crate) const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// Says whether a rule took something out of an operation's answer.
+pub(crate) fn is_redacted(operation: &Operation) -> bool {
+    let settled = operation.settled();
+    let payload = settled.and_then(|settled| settled.outcome.payload);
+    payload.is_some_and(|payload| payload.redacted)
 }
 
 /// Returns a payload as JSON text, if it is that.
@@ -142,6 +157,7 @@ impl Receipt {
             fence: operation.fence.0,
             started_at: operation.latest().map(|attempt| attempt.started_at),
             settled_at: settled.map(|settled| settled.at),
+            redacted: is_redacted(operation),
             payload,
         })
     }
@@ -164,6 +180,7 @@ impl Receipt {
             fence: 0,
             started_at: Some(now),
             settled_at: None,
+            redacted: false,
             payload: None,
         })
     }

@@ -1,12 +1,13 @@
 //! Records and events as users see them: the JSON that the command line and the API answer with.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use semel_core::ledger::{Attempt, Event, Operation, Record, Resolved, StateKind, Tombstone};
-use semel_core::{Effect, Fingerprint, Key, Label, Namespace, Note, Probe, Timestamp};
+use semel_core::{Effect, Fingerprint, Key, Label, Namespace, Note, Probe, Redactor, Timestamp};
 use serde::{Serialize, Serializer};
 
-use crate::receipt::{as_json, as_text, as_text_option, state_word};
+use crate::receipt::{as_json, as_text, as_text_option, is_false, is_redacted, state_word};
 use crate::store::Logged;
 
 pub use crate::token_view::TokenView;
@@ -90,6 +91,9 @@ pub struct RecordView {
     /// The remembered attempts, oldest first; left out of lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<AttemptView>>,
+    /// Whether a rule took something out of the answer; left out where none did.
+    #[serde(skip_serializing_if = "is_false")]
+    pub redacted: bool,
     /// What it answered; left out of lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Data>,
@@ -214,6 +218,7 @@ impl RecordView {
             }),
             resolved: operation.resolved.as_ref().map(ResolvedView::of),
             attempts: None,
+            redacted: is_redacted(operation),
             data: None,
         }
     }
@@ -248,8 +253,20 @@ impl RecordView {
             holder: None,
             resolved: None,
             attempts: None,
+            redacted: false,
             data: None,
         }
+    }
+
+    /// Returns it as it may be shown: a probe is stored as it is, as it must run, and may name a secret.
+    #[must_use]
+    pub fn shown(mut self, redactor: &Redactor) -> Self {
+        let probe = self.probe.as_ref().map(|it| redactor.text(it.as_str()));
+        if let Some(Cow::Owned(text)) = probe {
+            let text = &text[..text.floor_char_boundary(Probe::MAX_BYTES)];
+            self.probe = Probe::new(text).ok();
+        }
+        self
     }
 }
 

@@ -9,7 +9,7 @@ use crate::found;
 use crate::order::{Choice, Desk};
 
 pub(crate) async fn run(context: &Context, args: &Forget) -> Result<ExitCode, Failure> {
-    let desk = Desk::new(&args.said)?;
+    let desk = Desk::new(context, &args.said)?;
     let engine = context.open_existing().await?;
     let found = found::find_trace(context, &engine, &args.key).await?;
     desk.decide(context, &engine, &found, Choice::Forget)

@@ -33,7 +33,7 @@ pub(crate) async fn run(context: &Context, args: &List) -> Result<ExitCode, Fail
     if context.printer.is_json() {
         for stored in &items {
             if let Some(view) = RecordView::of(&stored.record, now) {
-                context.printer.object(&view);
+                context.printer.object(&view.shown(engine.redactor()));
             }
         }
     } else if !items.is_empty() {

@@ -21,7 +21,7 @@ use crate::probe;
 use crate::selection::{Selection, Tally, select, unconfirmed};
 
 pub(crate) async fn run(context: &Context, args: &Resolve) -> Result<ExitCode, Failure> {
-    let desk = Desk::new(&args.said)?;
+    let desk = Desk::new(context, &args.said)?;
     let known = Known::new(args)?;
     let engine = context.open_existing().await?;
     let states = [StateWord::Doubtful];

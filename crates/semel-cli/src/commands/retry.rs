@@ -10,7 +10,7 @@ use crate::order::{Choice, Desk};
 use crate::selection::{Selection, Tally, select, unconfirmed};
 
 pub(crate) async fn run(context: &Context, args: &Retry) -> Result<ExitCode, Failure> {
-    let desk = Desk::new(&args.said)?;
+    let desk = Desk::new(context, &args.said)?;
     let engine = context.open_existing().await?;
     let states = [StateWord::Failed, StateWord::Dead];
     let key = args.key.as_deref();

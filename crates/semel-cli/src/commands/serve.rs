@@ -18,7 +18,7 @@ pub(crate) async fn run(context: &Context) -> Result<ExitCode, Failure> {
     let settings = &context.settings;
     let config = settings.server()?;
     log(settings.get("serve.log"));
-    let engine = Engine::open(settings.store()).await?;
+    let engine = Engine::open_redacting(settings.store(), settings.redactor()?).await?;
     let service = Service::open(engine, config).await.map_err(failure)?;
     let store = settings.shown_store();
     tracing::info!(address = service.address(), store, "listening");

@@ -37,6 +37,7 @@ pub(crate) async fn run(context: &Context, args: &Show) -> Result<ExitCode, Fail
     let partial = partial(&engine, &found).await?;
     if context.printer.is_json() {
         let view = RecordView::detailed(&found.record, data, found.now);
+        let view = view.map(|view| view.shown(engine.redactor()));
         context.printer.object(&Shown { view, partial });
         return Ok(ExitCode::SUCCESS);
     }
@@ -124,7 +125,17 @@ fn story(found: &Found, held: impl Fn(&Attempt) -> bool, data: Option<&[u8]>) ->
         Record::Stub(_) => {}
     }
     if let Some(bytes) = data {
-        lines.push("answer".to_owned());
+        let settled = found.operation().and_then(Operation::settled);
+        let payload = settled.and_then(|settled| settled.outcome.payload);
+        let redacted = payload.is_some_and(|payload| payload.redacted);
+        lines.push(
+            if redacted {
+                "answer, redacted"
+            } else {
+                "answer"
+            }
+            .to_owned(),
+        );
         lines.push(format!("  {}", shown(bytes)));
     }
     lines

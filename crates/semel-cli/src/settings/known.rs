@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::redact;
 use crate::args::values;
 
 /// One thing that can be set.
@@ -57,7 +58,7 @@ const fn list(name: &'static str, env: &'static str, about: &'static str) -> Set
 }
 
 /// All that can be set.
-pub(crate) const SETTINGS: [Setting; 21] = [
+pub(crate) const SETTINGS: [Setting; 25] = [
     plain("store", "SEMEL_STORE", "", "where the ledger is", anything),
     plain(
         "namespace",
@@ -207,6 +208,37 @@ pub(crate) const SETTINGS: [Setting; 21] = [
         "how old a doubt may be before `doctor` finds fault with it",
         |text| ok(values::duration(text)),
     ),
+    plain(
+        "redact.enabled",
+        "SEMEL_REDACT_ENABLED",
+        "on",
+        "whether secrets are kept out of what is stored and shown: on or off",
+        |text| ok(redact::is_on(text)),
+    ),
+    Setting {
+        check: |text| ok(redact::patterns(text)),
+        ..list(
+            "redact.patterns",
+            "SEMEL_REDACT_PATTERNS",
+            "texts that are secrets, too; `*` stands for the rest of a word",
+        )
+    },
+    Setting {
+        check: |text| ok(redact::outputs(text)),
+        ..list(
+            "redact.outputs",
+            "SEMEL_REDACT_OUTPUTS",
+            "JSON pointers to what is not recorded of an answer",
+        )
+    },
+    Setting {
+        check: |text| ok(redact::headers(text)),
+        ..list(
+            "redact.headers",
+            "SEMEL_REDACT_HEADERS",
+            "headers that may be shown, beside the usual ones",
+        )
+    },
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "has the shape of a check")]

@@ -3,6 +3,7 @@
 mod file;
 mod known;
 mod nearest;
+mod redact;
 mod secret;
 mod serve;
 

@@ -12,6 +12,7 @@ mod log;
 mod orders;
 mod output;
 mod postgres;
+mod redaction;
 mod resolve;
 mod run;
 mod samples;

@@ -53,6 +53,7 @@ pub(crate) async fn show(
     let data = engine.payload(&caller.namespace, &key);
     let data = server.within(Duration::ZERO, data).await?;
     let view = RecordView::detailed(&record, data.map(Into::into), server.now());
+    let view = view.map(|view| view.shown(engine.redactor()));
     json(Answer::ok(&view.ok_or_else(|| absent(&key))?)?)
 }
 
@@ -112,6 +113,7 @@ pub(crate) async fn list(
     let now = server.now();
     let items = page.items.iter();
     let views = items.filter_map(|stored| RecordView::of(&stored.record, now));
+    let views = views.map(|view| view.shown(server.engine().redactor()));
     json(Answer::ok(&Listed {
         items: views.collect::<Vec<_>>(),
         next: page.next.map(|place| place.0.to_string()),

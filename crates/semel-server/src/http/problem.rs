@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use semel::core::ledger::Rejection;
 use semel::view::RecordView;
-use semel::{Error, Key, Timestamp};
+use semel::{Error, Key, Redactor, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -222,6 +222,7 @@ impl Problem {
 
     /// Shows what is stored.
     pub(crate) fn resting_on(mut self, record: Option<RecordView>) -> Self {
+        let record = record.map(|record| record.shown(&Redactor::default()));
         self.0.record = record.map(Box::new);
         self
     }

@@ -103,6 +103,10 @@ pub(crate) struct Receipt {
     started_at: Option<String>,
     #[schema(format = DateTime)]
     settled_at: Option<String>,
+    /// Whether a rule took something out of the answer; left out where none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    redacted: Option<bool>,
     /// What the action answered.
     data: Option<Value>,
 }
@@ -143,6 +147,10 @@ pub(crate) struct Record {
     delivery: String,
     holder: Option<Holder>,
     resolved: Option<Resolved>,
+    /// Whether a rule took something out of the answer; left out where none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    redacted: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     attempts: Option<Vec<Attempt>>,

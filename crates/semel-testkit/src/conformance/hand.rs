@@ -14,8 +14,8 @@ use semel_core::ledger::{
     decide, parent_permits,
 };
 use semel_core::{
-    AttemptId, Class, Digest, Effect, Fingerprint, Input, Key, KeyHash, Label, Lease, Namespace,
-    Outcome, Payload, Policy, Timestamp, Verdict,
+    AttemptId, Class, Effect, Fingerprint, Input, Key, KeyHash, Label, Lease, Namespace, Outcome,
+    Payload, Policy, Timestamp, Verdict,
 };
 
 /// The most rounds that one command may take: more means that a conflict does not hand back what
@@ -289,10 +289,7 @@ pub fn outcome(ok: bool, bytes: &[u8]) -> Outcome {
     Outcome {
         ok,
         effect: Effect::Created,
-        payload: Some(Payload {
-            digest: Digest::of(bytes),
-            size: bytes.len() as u64,
-        }),
+        payload: Some(Payload::of(bytes)),
     }
 }
 

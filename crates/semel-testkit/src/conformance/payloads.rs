@@ -224,10 +224,7 @@ async fn streamed(store: &dyn Store, spec: &Spec, pieces: &[Chunk]) -> (Stored, 
     let outcome = Outcome {
         ok: true,
         effect: Effect::Created,
-        payload: Some(Payload {
-            digest: Digest::of(&whole),
-            size: whole.len() as u64,
-        }),
+        payload: Some(Payload::of(&whole)),
     };
     let mut report = settle(spec, 1, 1, Verdict::Done(outcome));
     report.payload = Some(Brought::Stream(Fence(1)));

@@ -386,10 +386,7 @@ impl Stream {
         } else {
             (None, None)
         };
-        let payload = bytes.map(|bytes: Vec<u8>| Payload {
-            digest: Digest::of(&bytes),
-            size: bytes.len() as u64,
-        });
+        let payload = bytes.map(|bytes: Vec<u8>| Payload::of(&bytes));
         let outcome = Outcome {
             ok: self.random.percent(60),
             effect: *self.random.pick(&Effect::ALL),

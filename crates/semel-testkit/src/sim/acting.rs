@@ -165,10 +165,7 @@ impl Agent {
     /// Stores the answer piece by piece first.
     async fn stream(&self, permit: Permit, serial: u64) -> semel::Result<Receipt> {
         let bytes = payload_of(serial);
-        let payload = Payload {
-            digest: Digest::of(&bytes),
-            size: bytes.len() as u64,
-        };
+        let payload = Payload::of(&bytes);
         let chunk = Chunk { stream: 1, bytes };
         match permit.append(vec![chunk]).await {
             Ok(()) => {

@@ -4,10 +4,10 @@
 use semel::core::{Verdict, VerdictKind};
 use semel::store::{Current, NewPayload};
 use semel::{AttemptId, Effect, Note, Outcome};
+use semel_core::Payload;
 use semel_core::ledger::{
     AttemptKind, Begin, Command, Fence, Grant, Record, Rejection, Renew, Reply, Settle, Sighting,
 };
-use semel_core::{Digest, Payload};
 use tokio::time::Instant;
 
 use super::agent::{Agent, Next};
@@ -232,10 +232,7 @@ impl Agent {
 /// Makes the verdict and the payload of what the world answered; without an answer nobody knows.
 fn verdict(answer: Option<Answer>, none_is_not_done: bool) -> (Verdict, NewPayload) {
     let done = |ok, effect, bytes: Vec<u8>| {
-        let payload = Payload {
-            digest: Digest::of(&bytes),
-            size: bytes.len() as u64,
-        };
+        let payload = Payload::of(&bytes);
         let outcome = Outcome {
             ok,
             effect,

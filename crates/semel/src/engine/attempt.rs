@@ -9,7 +9,7 @@ use semel_core::{AttemptId, Key, Namespace, Probe, Timestamp};
 use tokio::time::Instant;
 
 use super::claim::{Claim, Claimed};
-use super::ledger::{Applied, Brought, Bytes, Subject};
+use super::ledger::{Applied, Brought, Bytes, Subject, payload_of};
 use super::{Engine, Inner, Request};
 use crate::error::{Error, Result};
 use crate::receipt::{Receipt, policy_kept};
@@ -143,7 +143,8 @@ impl Engine {
         let subject = Subject::new(namespace, key);
         let current = ledger.store.load(&subject.hash).await?;
         let at = ledger.store.now();
-        let decision = (ledger.rules)(current.record(), command, at);
+        let command = ledger.redactor.command(command);
+        let decision = (ledger.rules)(current.record(), &command, at);
         let after = match decision.map_err(|rejection| subject.refused(rejection, &current))? {
             Decision::Write(write) => match write.reply {
                 Reply::Refused(rejection) => return Err(subject.refused(rejection, &current)),
@@ -173,8 +174,11 @@ impl Inner {
             Reply::Reported(reported) => (reported.conflict, reported.repeated),
             _ => (false, false),
         };
+        let stored = applied.current.record().and_then(payload_of);
+        // What was brought may be more than what was stored.
+        let exact = !stored.is_some_and(|payload| payload.redacted);
         let own = match &brought.payload {
-            Some(Bytes::Here(bytes)) if !conflict && !repeated => Some(Arc::clone(bytes)),
+            Some(Bytes::Here(bytes)) if !conflict && !repeated && exact => Some(Arc::clone(bytes)),
             Some(_) | None => None,
         };
         self.receipt(&applied.current, conflict, own, applied.at)

@@ -6,7 +6,7 @@ use semel_core::ledger::{
     Action, Begin, Command, Decision, Entry, Fence, Record, Rejection, Reply, Sighting, State,
     StateKind, decide, parent_permits,
 };
-use semel_core::{Key, KeyHash, Namespace, Payload, Timestamp};
+use semel_core::{Key, KeyHash, Namespace, Payload, Redactor, Timestamp};
 
 use super::inject::Faults;
 use super::wait::Waiters;
@@ -26,6 +26,7 @@ pub type Rules =
 pub(crate) struct Ledger {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) rules: Rules,
+    pub(crate) redactor: Redactor,
     pub(crate) waiters: Waiters,
     pub(crate) faults: Faults,
 }
@@ -122,6 +123,8 @@ impl Ledger {
         command: &Command,
         brought: &Brought,
     ) -> Result<Applied> {
+        let (command, brought) = self.redacted(command, brought);
+        let (command, brought) = (&*command, &*brought);
         self.faults.before(command)?;
         let applied = self
             .decide_and_commit(subject, assumed, command, brought)
@@ -214,10 +217,11 @@ impl Ledger {
         brought: &Brought,
         now: Timestamp,
     ) -> Result<Settling> {
+        let (command, brought) = self.redacted(command, brought);
         let record = current.record();
-        match (self.rules)(record, command, now) {
+        match (self.rules)(record, &command, now) {
             Ok(Decision::Write(write)) if write.settles(record) => {
-                let made = change(subject, current, command, *write, brought, None, now);
+                let made = change(subject, current, &command, *write, &brought, None, now);
                 let (change, reply, after) = made;
                 Ok(Settling {
                     change,

@@ -14,6 +14,7 @@ mod open;
 mod operate;
 mod permit;
 mod preview;
+mod redaction;
 mod renew;
 mod replays;
 mod request;
@@ -28,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use semel_core::ledger::{Begin, Fence, Holder, Record, Reply};
-use semel_core::{AttemptId, Key, Label, Namespace, Timestamp};
+use semel_core::{AttemptId, Key, Label, Namespace, Redactor, Timestamp};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -43,6 +44,7 @@ pub use self::ledger::Rules;
 pub use self::operate::Operator;
 pub use self::permit::Permit;
 pub use self::preview::Preview;
+pub use self::redaction::redacted_answer;
 pub use self::replays::Replayed;
 pub use self::request::{Request, WAIT_MAX};
 pub use self::sweep::Swept;
@@ -101,6 +103,7 @@ pub struct Builder {
     sweep_every: Option<Duration>,
     holder: Option<Holder>,
     ids: Ids,
+    redactor: Redactor,
 }
 
 /// How often the background sweep looks, unless told otherwise.
@@ -118,6 +121,13 @@ impl Builder {
     #[must_use]
     pub fn sweep_every(mut self, pause: Option<Duration>) -> Self {
         self.sweep_every = pause;
+        self
+    }
+
+    /// Redacts by these rules what is stored about operations, instead of by the usual ones.
+    #[must_use]
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
         self
     }
 
@@ -157,6 +167,7 @@ impl Builder {
             ledger: Ledger {
                 store,
                 rules: self.rules,
+                redactor: self.redactor,
                 waiters: wait::Waiters::default(),
                 faults: inject::Faults::default(),
             },
@@ -209,6 +220,7 @@ impl Engine {
             sweep_every: Some(SWEEP_EVERY),
             holder: crate::holder::this_process(),
             ids: Ids::Random,
+            redactor: Redactor::default(),
         }
     }
 
@@ -351,6 +363,12 @@ impl Engine {
             Current::Absent(_) => Ok(vec![]),
             Current::Stored(stored) => Ok(store.stream(stored.place, fence).await?),
         }
+    }
+
+    /// Returns the rules by which what is stored is redacted.
+    #[must_use]
+    pub fn redactor(&self) -> &Redactor {
+        &self.inner.ledger.redactor
     }
 
     /// Returns the store.

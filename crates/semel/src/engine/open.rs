@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use semel_core::Redactor;
+
 use super::Engine;
 use crate::error::{Error, Result};
 use crate::store::memory::MemoryStore;
@@ -26,8 +28,17 @@ impl Engine {
     /// # Errors
     /// Says why the store cannot be used.
     pub async fn open(url: &str) -> Result<Self> {
+        Self::open_redacting(url, Redactor::default()).await
+    }
+
+    /// Opens the store at this URL; what is stored about operations is redacted by these rules.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub async fn open_redacting(url: &str, redactor: Redactor) -> Result<Self> {
         let store = open(url, Purpose::Work).await?;
-        Self::builder().store(store).start().await
+        let builder = Self::builder().store(store).redactor(redactor);
+        builder.start().await
     }
 
     /// Opens the store at this URL to fill it as a copy, or to adopt it. Nothing is swept meanwhile.
@@ -63,6 +74,7 @@ async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>> {
         }
         Some(("memory", "")) => Arc::new(MemoryStore::default()),
         Some(_) | None => {
+            let url = Redactor::default().text(url).into_owned();
             return Err(Error::InvalidInput(format!(
                 "`{url}` is not a store that this version knows; use `sqlite:PATH` or \
                  `postgres://USER:PASSWORD@HOST/DATABASE`"

@@ -456,6 +456,8 @@ impl Held {
             payload,
             parent: None,
         };
+        // A note, or an answer that could not be stored, has no secrets in it either.
+        let (command, brought) = self.inner.ledger.redacted(&command, &brought);
         // As of now: renewals may go on while the report fails, and the caller must not wait for ever.
         let give_up = self.deadline();
         let mut pause = RETRY_FIRST;
@@ -493,7 +495,7 @@ impl Held {
                 super::note::keep(store, &self.subject, &command, &brought).is_ok()
             }
         };
-        let payload = match brought.payload {
+        let payload = match brought.into_owned().payload {
             Some(Bytes::Here(bytes)) => Some(bytes),
             Some(Bytes::Streamed(_)) | None => None,
         };

@@ -1,13 +1,15 @@
 //! Exactly once in the caller's own SQLite transaction, on the ledger's file. Accounts in that file are
 //! the independent sink.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use semel::core::ledger::StateKind;
+use semel::core::redact::OutputRule;
 use semel::rusqlite::{Connection, Transaction, TransactionBehavior};
 use semel::store::sqlite::SqliteStore;
-use semel::{Admission, Effect, Engine, Error, Key, Lease, Namespace, Permit, Request};
+use semel::{Admission, Effect, Engine, Error, Key, Lease, Namespace, Permit, Redactor, Request};
 use semel_testkit::conformance::{ManualClock, scratch};
 use semel_testkit::process::Dice;
 use semel_testkit::scaled;
@@ -157,6 +159,33 @@ async fn the_effect_and_its_settlement_are_committed_together() {
         assert_eq!(verified.difference, None);
     }
     bank.assert_moved(1);
+}
+
+#[tokio::test]
+async fn what_a_rule_names_is_not_committed_with_the_effect() {
+    let (bank, node) = Bank::open().await;
+    let rule = OutputRule::new("/pin").expect("a rule");
+    let builder = Engine::builder()
+        .store(Arc::clone(&node.store) as _)
+        .redactor(Redactor::default().outputs([rule]));
+    let engine = builder.start().await.expect("an engine starts");
+    let permit = permit(&engine, order()).await;
+    let mut connection = node.store.connect().expect("it connects");
+    let transaction = node.store.transaction(&mut connection).expect("it begins");
+    transfer(&transaction);
+    let answer = BTreeMap::from([("pin", 1_234)]);
+    let receipt = permit.commit_sqlite(transaction, Effect::Updated, &answer);
+    let receipt = receipt.expect("it is committed");
+    bank.assert_moved(1);
+    let Ok(Admission::Replay(replayed)) = node.engine.begin(order()).await else {
+        panic!("it was done before");
+    };
+    for told in [receipt, replayed] {
+        assert_eq!(
+            (told.data(), told.redacted),
+            (Some(r#"{"pin":"[redacted]"}"#), true)
+        );
+    }
 }
 
 #[tokio::test]

@@ -218,6 +218,8 @@ impl Answer {
                 }
             }
         };
+        let redacted = "its output was redacted before it was recorded".to_owned();
+        let warning = warning.or_else(|| receipt.redacted.then_some(redacted));
         let reason = receipt.reason.as_deref().unwrap_or("already done");
         Self {
             object: Some(json_of(receipt)),

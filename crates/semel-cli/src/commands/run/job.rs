@@ -12,7 +12,8 @@ use semel::core::identity::CommandLine;
 use semel::core::ledger::{Fence, Record};
 use semel::store::Chunk;
 use semel::{
-    Class, Effect, Engine, Key, Label, Lease, Namespace, OnDoubt, Permit, Probe, Receipt, Request,
+    Class, Effect, Engine, Key, Label, Lease, Namespace, OnDoubt, Permit, Probe, Receipt, Redactor,
+    Request,
 };
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
@@ -49,6 +50,7 @@ pub(crate) struct Job<'a> {
     check: Option<String>,
     /// The store, as a child in another directory can find it.
     store: String,
+    redactor: Redactor,
 }
 
 impl<'a> Job<'a> {
@@ -89,6 +91,7 @@ impl<'a> Job<'a> {
             parent: parent.map(|(key, _)| key),
             check: None,
             store,
+            redactor: settings.redactor()?,
         })
     }
 
@@ -101,6 +104,12 @@ impl<'a> Job<'a> {
 
     /// Asks this when it is in doubt.
     pub(crate) fn probe(mut self, probe: &str) -> Result<Self, Failure> {
+        // It must run as it is, so it is stored as it is.
+        if self.redactor.finds(probe) {
+            let printer = &self.context.printer;
+            printer.say("the probe seems to hold a secret, and is stored as it is");
+            printer.hint("let it read the secret from a file or from the environment");
+        }
         let probe = Probe::new(probe).map_err(|error| Failure::input(error.to_string()))?;
         self.request = self.request.probe(probe);
         Ok(self)
@@ -133,10 +142,20 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Returns the command as a person would write it.
+    /// Returns the command as a person would write it, without its secrets.
     pub(crate) fn command_line(&self) -> String {
-        let words = self.args.command.iter().map(|word| quoted(word));
-        words.collect::<Vec<_>>().join(" ")
+        let words = self.args.command.iter().map(|word| word.to_string_lossy());
+        let words: Vec<_> = words.collect();
+        let shown = self.redactor.arguments(words.iter().map(|word| &**word));
+        let written = words.iter().zip(&shown).map(|(word, shown)| {
+            // A word of which something is hidden would not be read by a shell as it was.
+            if word == shown {
+                quoted(OsStr::new(shown))
+            } else {
+                shown.clone()
+            }
+        });
+        written.collect::<Vec<_>>().join(" ")
     }
 
     /// Starts the command and reports what came of it.
@@ -175,7 +194,7 @@ impl<'a> Job<'a> {
         });
         let answer = match started {
             Err(error) => {
-                let not_started = NotStarted::new(&self.args.command[0], &error);
+                let not_started = self.not_started(&error);
                 let receipt = permit.not_done(&not_started.message).await?;
                 Answer::not_started(self, Some(receipt), not_started)
             }
@@ -185,7 +204,7 @@ impl<'a> Job<'a> {
                 self.faults.strike(Moment::AfterEffect);
                 let meaning = self.meaning(&ended, &permit, signals).await?;
                 if let Meaning::Unknown(_) = meaning {
-                    keep(&permit, ended.recording.since(&mut seen)).await;
+                    self.keep(&permit, ended.recording.since(&mut seen)).await;
                 }
                 let answer = self.report(permit, ended, meaning).await?;
                 self.faults.strike(Moment::AfterSettle);
@@ -233,7 +252,7 @@ impl<'a> Job<'a> {
                     return Ok((ended, seen));
                 }
                 _ = store.tick() => {
-                    keep(permit, recording.since(&mut seen)).await;
+                    self.keep(permit, recording.since(&mut seen)).await;
                 }
                 () = signals.asked_to_stop() => {
                     // While we are stopped nobody renews the lease. If it is too late for that,
@@ -263,6 +282,21 @@ impl<'a> Job<'a> {
             Found::NotDone => Meaning::Done { ok: false },
             Found::Unknown(how) => Meaning::Unknown(format!("the check does not know ({how})")),
         })
+    }
+
+    /// Stores what was written, so that whoever must find out what happened sees it. The answer does not
+    /// rest on it, so a store that fails now is no reason to stop.
+    async fn keep(&self, permit: &Permit, written: Vec<(u8, Vec<u8>)>) {
+        let pieces = written.into_iter();
+        // Of an answer that is not complete nobody can tell what a rule names in it.
+        let exact = |(stream, _): &(u8, _)| *stream != STDOUT || !self.redactor.names_outputs();
+        let pieces: Vec<_> = pieces
+            .filter(exact)
+            .map(|(stream, bytes)| Chunk { stream, bytes })
+            .collect();
+        if !pieces.is_empty() {
+            drop(permit.append(pieces).await);
+        }
     }
 
     async fn report(
@@ -308,7 +342,7 @@ impl<'a> Job<'a> {
         let live = !self.context.printer.is_json();
         match child::start(command, live, Command::spawn) {
             Err(error) => {
-                let not_started = NotStarted::new(&self.args.command[0], &error);
+                let not_started = self.not_started(&error);
                 Ok(Answer::not_started(self, None, not_started))
             }
             Ok(running) => {
@@ -317,6 +351,12 @@ impl<'a> Job<'a> {
                 Ok(Answer::unrecorded(self, ended))
             }
         }
+    }
+
+    fn not_started(&self, error: &io::Error) -> NotStarted {
+        let mut not_started = NotStarted::new(&self.args.command[0], error);
+        not_started.message = self.redactor.text(&not_started.message).into_owned();
+        not_started
     }
 
     fn bare_command(&self) -> Command {
@@ -431,17 +471,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Stores what was written, so that whoever must find out what happened sees it. The answer does not
-/// rest on it, so a store that fails now is no reason to stop.
-async fn keep(permit: &Permit, written: Vec<(u8, Vec<u8>)>) {
-    let pieces = written.into_iter();
-    let pieces: Vec<_> = pieces
-        .map(|(stream, bytes)| Chunk { stream, bytes })
-        .collect();
-    if !pieces.is_empty() {
-        drop(permit.append(pieces).await);
-    }
-}
+/// The number of the stream that a command answers on.
+const STDOUT: u8 = 1;
 
 /// How often what a command has written so far is stored.
 const STORE_EVERY: Duration = Duration::from_secs(1);

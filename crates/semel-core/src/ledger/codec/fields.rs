@@ -33,6 +33,9 @@ pub enum DecodeError {
     },
 }
 
+/// Stands before a payload that something was taken out of; before any other stands 1.
+const REDACTED: u8 = 2;
+
 /// Writes fields; times are stored relative to a base, as most lie close to it.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -127,10 +130,12 @@ impl Writer {
     pub(super) fn outcome(&mut self, outcome: &Outcome) {
         self.bool(outcome.ok);
         self.effect(outcome.effect);
-        self.option(outcome.payload.as_ref(), |w, payload| {
-            w.digest(&payload.digest);
-            w.number(payload.size);
-        });
+        let Some(payload) = &outcome.payload else {
+            return self.byte(0);
+        };
+        self.byte(if payload.redacted { REDACTED } else { 1 });
+        self.digest(&payload.digest);
+        self.number(payload.size);
     }
 }
 
@@ -295,12 +300,15 @@ impl<'a> Reader<'a> {
         Ok(Outcome {
             ok: self.bool("the outcome")?,
             effect: self.effect()?,
-            payload: self.option("the payload", |r| {
-                Ok(Payload {
-                    digest: r.digest("the payload")?,
-                    size: r.number("the payload")?,
-                })
-            })?,
+            payload: match self.byte("the payload")? {
+                0 => None,
+                kind @ (1 | REDACTED) => Some(Payload {
+                    digest: self.digest("the payload")?,
+                    size: self.number("the payload")?,
+                    redacted: kind == REDACTED,
+                }),
+                _ => return Err(DecodeError::Invalid("the payload")),
+            },
         })
     }
 }

@@ -43,6 +43,7 @@ pub(super) const GOOD: Outcome = Outcome {
     payload: Some(Payload {
         digest: Digest([7; 32]),
         size: 2,
+        redacted: false,
     }),
 };
 

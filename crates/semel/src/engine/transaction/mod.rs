@@ -7,7 +7,7 @@ mod sqlite;
 use std::sync::Arc;
 
 use semel_core::ledger::Command;
-use semel_core::{Digest, Effect, Note, Outcome, Payload, Verdict};
+use semel_core::{Effect, Note, Outcome, Payload, Verdict};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 
@@ -30,10 +30,7 @@ struct Report {
 impl Report {
     fn new<T: Serialize + ?Sized>(held: &Held, effect: Effect, data: &T) -> Result<Self> {
         let bytes = to_json(data)?;
-        let payload = Payload {
-            digest: Digest::of(&bytes),
-            size: bytes.len() as u64,
-        };
+        let payload = Payload::of(&bytes);
         let outcome = Outcome {
             ok: true,
             effect,

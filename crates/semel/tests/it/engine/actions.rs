@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use semel::core::VerdictKind;
 use semel::core::ledger::{AttemptKind, Record, Spec, StateKind};
-use semel::core::{Digest, VerdictKind};
 use semel::store::Chunk;
 use semel::{
     Admission, Class, Effect, Error, Failure, Found, Label, Namespace, OnDoubt, Payload, Request,
@@ -443,10 +443,7 @@ async fn what_is_streamed_is_what_is_replayed(world: World) {
         permit.append(vec![chunk]).await.expect("it is stored");
     }
     let whole = pieces.concat();
-    let payload = Payload {
-        digest: Digest::of(&whole),
-        size: whole.len() as u64,
-    };
+    let payload = Payload::of(&whole);
     let receipt = permit.finish_streamed(true, Effect::Updated, payload).await;
     let receipt = receipt.expect("it is done");
     assert_eq!(receipt.payload.as_deref(), Some(&whole[..]));
@@ -496,10 +493,7 @@ async fn a_late_stream_survives_a_retry(world: World) {
         Label::new("ann").expect("a valid name"),
     );
     operator.retry().await.expect("it is retried");
-    let payload = Payload {
-        digest: Digest::of(b"late"),
-        size: 4,
-    };
+    let payload = Payload::of(b"late");
     let receipt = slow.finish_streamed(true, Effect::Created, payload).await;
     assert_eq!(data(&receipt.expect("a late report is taken")), "late");
     assert_eq!(data(&replay(&engine, request()).await), "late");

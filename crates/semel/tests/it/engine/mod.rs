@@ -11,6 +11,7 @@ mod lists;
 mod notes;
 mod operators;
 mod probes;
+mod redaction;
 mod store;
 mod sweeps;
 mod tokens;

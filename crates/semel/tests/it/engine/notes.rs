@@ -187,10 +187,7 @@ async fn a_note_that_no_store_takes_stops_nobody_and_stays_for_a_person() {
         verdict: Verdict::Done(Outcome {
             ok: true,
             effect: Effect::Created,
-            payload: Some(Payload {
-                digest: Digest::of(&huge),
-                size: huge.len() as u64,
-            }),
+            payload: Some(Payload::of(&huge)),
         }),
     });
     let hash = KeyHash::of(&Namespace::default(), &key("order-7"));

@@ -7,8 +7,8 @@ use core::fmt::Debug;
 use proptest::prelude::*;
 
 use self::samples::{
-    GOOD, begin, commands, entries, longest, plain, plain_attempt, records, resolve, settle, stub,
-    tombstone,
+    GOOD, REDACTED, begin, commands, entries, longest, plain, plain_attempt, records, resolve,
+    settle, stub, tombstone,
 };
 use super::*;
 use crate::ledger::{ATTEMPTS_REMEMBERED, Command, Entry, Operation, Record, Resolution, State};
@@ -157,6 +157,9 @@ fn format_1_is_fixed_for_ever() {
     check(&Command::Begin(begin()), &begin_bytes);
     let settle_bytes = ["0103", "026131", "01", "00", &outcome];
     check(&settle(Verdict::Done(GOOD)), &settle_bytes);
+    let redacted = ["010002", &"ab".repeat(32), "ac02"].concat();
+    let settle_bytes = ["0103", "026131", "01", "00", &redacted];
+    check(&settle(Verdict::Done(REDACTED)), &settle_bytes);
     let note = "010f636865636b65642062792068616e64";
     let resolve_bytes = ["0105", "05", "03616e6e", note, "00"];
     check(&resolve(Resolution::NotDone), &resolve_bytes);

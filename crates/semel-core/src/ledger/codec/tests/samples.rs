@@ -45,7 +45,17 @@ pub(super) const GOOD: Outcome = Outcome {
     payload: Some(Payload {
         digest: Digest([0xab; 32]),
         size: 300,
+        redacted: false,
     }),
+};
+
+pub(super) const REDACTED: Outcome = Outcome {
+    payload: Some(Payload {
+        digest: Digest([0xab; 32]),
+        size: 300,
+        redacted: true,
+    }),
+    ..GOOD
 };
 
 pub(super) const BAD: Outcome = Outcome {
@@ -253,6 +263,7 @@ pub(super) fn records() -> Vec<Record> {
             evidence: Some(BAD),
         },
         State::settled(GOOD, Timestamp(i64::MIN)),
+        State::settled(REDACTED, Timestamp(0)),
         State::settled(BAD, Timestamp(i64::MAX)),
         State::Doubtful,
         State::Dead,
@@ -359,6 +370,7 @@ pub(super) fn commands() -> Vec<Command> {
             lease: lease(Duration::new(1, 1)),
         }),
         settle(Verdict::Done(GOOD)),
+        settle(Verdict::Done(REDACTED)),
         settle(Verdict::Done(BAD)),
         settle(Verdict::NotDone {
             reject: true,
