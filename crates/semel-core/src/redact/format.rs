@@ -105,6 +105,8 @@ pub(super) fn known(scan: &Scan<'_>) -> Option<Range<usize>> {
         b'e' => web_token(rest, scan.cut)?,
         first if first.is_ascii_alphabetic() => FORMATS
             .iter()
+            // Most words begin like none of them.
+            .filter(|format| format.begins.as_bytes()[0] == *first)
             .find_map(|format| length(format, rest, scan.cut))?,
         _ => return None,
     };

@@ -37,8 +37,9 @@ pub const REDACTED: &str = "[redacted]";
 /// The most rules of one kind: every text is looked through once for each of them.
 pub const RULES_MAX: usize = 64;
 
-/// How often a text is looked through. The second time nothing is found, as the rules see to it; should
-/// they fail to, whoever redacts again still finds nothing new.
+/// How often a text is looked through. Nearly always nothing is found the second time, as the rules see to
+/// it. Where secrets are written into each other one may show only once another is hidden, and whoever
+/// redacts again must not be the one to find it.
 const ROUNDS_MAX: usize = 4;
 
 /// How often a note is looked through: what is hidden in it may make it so long that it is cut, and what

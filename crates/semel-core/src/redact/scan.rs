@@ -39,8 +39,11 @@ pub(super) fn hide(text: &str, cut: bool) -> Option<String> {
             None => scan.at += 1,
         }
     }
+    if !scan.changed {
+        return None;
+    }
     scan.out.push_str(&text[scan.copied..]);
-    scan.changed.then_some(scan.out)
+    Some(scan.out)
 }
 
 impl Scan<'_> {
