@@ -9,6 +9,7 @@ pub mod fixture;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
+pub mod remote;
 pub mod sim;
 
 /// Returns the size that a load test uses: the issue's own with `SEMEL_TEST_FULL=1`, a small one

@@ -100,6 +100,8 @@ impl Error {
             Self::Unauthorized(_) => "unauthorized",
             Self::Unreadable(_) | Self::Store(StoreError::Corrupt(_)) => "internal",
             Self::Store(StoreError::TooLarge { .. }) => "too_large",
+            Self::Store(StoreError::Unauthorized(_)) => "unauthorized",
+            Self::Store(StoreError::Forbidden(_)) => "forbidden",
             Self::Store(
                 StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Refused(_),
             ) => "store_unavailable",
@@ -131,7 +133,11 @@ impl Error {
                 "try again; if it lasts, check the store's disk (there, writable, not full) or its \
                  server (up, within reach)",
             ),
-            "unauthorized" => Some("give a valid token; `semel token create` makes one"),
+            "unauthorized" => Some(
+                "give a token that the server knows (--token, SEMEL_TOKEN); `semel token create` makes \
+                 one where the store is",
+            ),
+            "forbidden" => Some("use a token for this namespace, with a scope that allows it"),
             "internal" => Some("run `semel verify` and restore from a backup if it finds damage"),
             _ => None,
         }

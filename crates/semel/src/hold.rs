@@ -99,6 +99,21 @@ pub(crate) fn is_alive(directory: &Path, key: &KeyHash, fence: Fence) -> bool {
     is_held(&path(directory, key, fence))
 }
 
+/// Returns the newest attempt of an operation whose child is provably alive.
+#[cfg(feature = "remote")]
+pub(crate) fn newest_alive(directory: &Path, key: &KeyHash) -> Option<Fence> {
+    let prefix = format!("{}-", key.0);
+    let fence = |path: &Path| -> Option<Fence> {
+        let name = path.file_name()?.to_str()?;
+        let number = name.strip_prefix(&prefix)?.strip_suffix(".hold")?;
+        number.parse().ok().map(Fence)
+    };
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let held = paths.filter_map(|path| fence(&path).filter(|_| is_held(&path)));
+    held.max()
+}
+
 /// Holds that nobody has held for this long are taken away: their processes were killed.
 const LEFT_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 

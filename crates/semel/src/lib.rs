@@ -33,9 +33,15 @@ mod events;
 mod hold;
 pub mod holder;
 mod receipt;
+#[cfg(feature = "remote")]
+pub mod remote;
 pub mod store;
+#[cfg(any(feature = "postgres", feature = "remote"))]
+mod tls;
 mod token_view;
 pub mod view;
+#[doc(hidden)]
+pub mod wire;
 
 pub use engine::{
     Admission, Adopted, Attempt, Builder, Claimed, Completed, Copied, Difference, EffectCall,

@@ -21,6 +21,11 @@ pub trait Bed: Debug + Send + Sync {
 
     /// Returns the clock by which the store judges time.
     fn clock(&self) -> &Arc<ManualClock>;
+
+    /// Returns the store behind the server, where the rules do not run beside whoever opens this one.
+    fn behind(&self) -> Option<&Arc<dyn Bed>> {
+        None
+    }
 }
 
 /// A store in memory.

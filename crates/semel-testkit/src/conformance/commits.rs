@@ -7,22 +7,26 @@ use semel::store::{AbsentAsOf, Commit, Current, Expected, Guard, Place, Store};
 use semel_core::ledger::{Command, Delivery, Expire, Record, StateKind, Version};
 use semel_core::{Digest, KeyHash, Namespace, Verdict};
 
-use super::cases;
 use super::hand::{Asked, begin, complete, done, hash, settle, spec, stored};
 use super::{Bed, START};
+use super::{case, cases};
 
 cases![
-    a_new_key_is_absent_then_stored_then_found,
-    a_second_creation_is_a_conflict_that_hands_back_what_is_stored,
-    a_change_on_another_version_is_a_conflict_and_writes_nothing,
-    a_change_on_a_place_where_nothing_lies_is_a_conflict,
-    record_payload_and_log_come_together_or_not_at_all,
-    a_report_about_nothing_is_only_logged,
-    a_guard_that_changed_or_vanished_stops_the_change,
-    a_guard_that_holds_lets_the_change_through,
-    one_key_behind_two_walls_is_two_operations,
-    a_place_that_was_never_given_holds_nothing,
-    time_is_judged_by_what_was_stored,
+    behaviour: [
+        a_place_that_was_never_given_holds_nothing,
+    ],
+    storage: [
+        a_new_key_is_absent_then_stored_then_found,
+        a_second_creation_is_a_conflict_that_hands_back_what_is_stored,
+        a_change_on_another_version_is_a_conflict_and_writes_nothing,
+        a_change_on_a_place_where_nothing_lies_is_a_conflict,
+        record_payload_and_log_come_together_or_not_at_all,
+        a_report_about_nothing_is_only_logged,
+        a_guard_that_changed_or_vanished_stops_the_change,
+        a_guard_that_holds_lets_the_change_through,
+        one_key_behind_two_walls_is_two_operations,
+        time_is_judged_by_what_was_stored,
+    ],
 ];
 
 async fn entries(store: &dyn Store) -> usize {

@@ -7,16 +7,20 @@ use semel::store::{Commit, Current, Guard, PAGE_MAX, Place, Store};
 use semel_core::ledger::{Command, Delivery, Record, Version};
 use tokio::task::JoinSet;
 
-use super::cases;
 use super::hand::{Asked, begin, complete, done, hash, spec, stored};
 use super::{Bed, START};
+use super::{case, cases};
 
 cases![
-    everyone_on_a_key_of_their_own_wins,
-    one_of_many_creations_of_one_key_wins,
-    one_of_many_changes_on_one_version_wins,
-    a_crowd_of_reports_adds_up,
-    no_child_begins_after_its_parent_has_changed,
+    behaviour: [
+        everyone_on_a_key_of_their_own_wins,
+    ],
+    storage: [
+        one_of_many_creations_of_one_key_wins,
+        one_of_many_changes_on_one_version_wins,
+        a_crowd_of_reports_adds_up,
+        no_child_begins_after_its_parent_has_changed,
+    ],
 ];
 
 /// How many callers there are at once: more than a group of most stores.

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel::remote::{RemoteStore, Told};
 use semel::store::{
     Change, Commit, Current, Expected, Guard, NewPayload, Place, Result, Store, Stored,
 };
+use semel::wire::{self, Subject};
 use semel_core::ledger::{
     Begin, Command, Decision, Entry, Fence, Record, Rejection, Reply, Settle, Spec, State, Write,
     decide, parent_permits,
@@ -33,6 +35,8 @@ pub struct Asked {
     pub payload: Option<Brought>,
     /// The parent that must be running with this fence.
     pub parent: Option<(KeyHash, Fence)>,
+    /// The key, for a server that does not take its hash's word for it.
+    pub named: Option<Key>,
 }
 
 /// Where the bytes of a payload come from.
@@ -87,6 +91,7 @@ impl Asked {
             command,
             payload: None,
             parent: None,
+            named: None,
         }
     }
 
@@ -152,6 +157,9 @@ impl Asked {
     /// # Panics
     /// When the store answers with one conflict after another.
     pub async fn apply(&self, store: &dyn Store, assumed: Option<Current>) -> Result<Applied> {
+        if let Some(remote) = store.as_remote() {
+            return self.send(remote).await;
+        }
         let (mut current, mut read) = match assumed {
             Some(assumed) => (assumed, false),
             None => (store.load(&self.key).await?, true),
@@ -191,6 +199,40 @@ impl Asked {
             }
         }
         panic!("{ROUNDS_MAX} conflicts in a row");
+    }
+
+    /// Has a server carry the command out.
+    async fn send(&self, remote: &RemoteStore) -> Result<Applied> {
+        let version = |current: &Current| current.record().map(Record::version);
+        let before = version(&remote.load(&self.key).await?);
+        let subject = Subject {
+            hash: self.key,
+            key: self.named.clone(),
+        };
+        let brought = wire::Brought {
+            payload: self.payload.as_ref().map(|payload| match payload {
+                Brought::Bytes(bytes) => wire::Bytes::Here(Arc::clone(bytes)),
+                Brought::Stream(fence) => wire::Bytes::Streamed(*fence),
+            }),
+            parent: self.parent,
+        };
+        let (reply, current) = match remote.apply(&subject, &self.command, &brought).await? {
+            Told::Applied { reply, current, .. } => (Ok(reply), current),
+            Told::Refused { rejection, record } => {
+                let current = remote.load(&self.key).await?;
+                assert_eq!(
+                    record.as_deref(),
+                    current.record(),
+                    "a refusal brings the record"
+                );
+                (Err(rejection), current)
+            }
+        };
+        Ok(Applied {
+            reply,
+            wrote: version(&current) != before,
+            current,
+        })
     }
 
     async fn guard(

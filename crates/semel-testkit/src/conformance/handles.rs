@@ -8,19 +8,23 @@ use semel_core::clock::Stamp;
 use semel_core::ledger::{Fence, Spec, StateKind};
 use tokio::task::JoinSet;
 
-use super::cases;
 use super::hand::{begin, complete, done, hash, spec, stored};
 use super::{Bed, START};
+use super::{case, cases};
 
 cases![
-    opening_again_finds_everything,
-    another_handle_sees_every_write_at_once,
-    a_change_decided_before_anothers_write_is_a_conflict,
-    a_key_that_was_absent_long_ago_is_found_after_tidying_up,
-    handles_that_slept_find_every_key_whoever_tidied_up,
-    tidying_up_may_stop_anywhere_and_go_on_in_another_handle,
-    two_handles_that_take_turns_share_one_log,
-    another_handle_judges_time_by_what_was_stored,
+    behaviour: [
+        another_handle_sees_every_write_at_once,
+        handles_that_slept_find_every_key_whoever_tidied_up,
+        tidying_up_may_stop_anywhere_and_go_on_in_another_handle,
+        two_handles_that_take_turns_share_one_log,
+    ],
+    storage: [
+        opening_again_finds_everything,
+        a_change_decided_before_anothers_write_is_a_conflict,
+        a_key_that_was_absent_long_ago_is_found_after_tidying_up,
+        another_handle_judges_time_by_what_was_stored,
+    ],
 ];
 
 async fn opening_again_finds_everything(bed: Arc<dyn Bed>) {

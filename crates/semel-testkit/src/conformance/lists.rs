@@ -10,22 +10,26 @@ use semel_core::ledger::{
 };
 use semel_core::{Effect, Label, Namespace, Outcome, Verdict};
 
-use super::cases;
 use super::hand::AFTER_LEASE;
 use super::hand::{Asked, begin, complete, done, hash, outcome, settle, spec, stored};
 use super::{Bed, START};
+use super::{case, cases};
 
 cases![
-    records_are_listed_newest_first_or_oldest_first,
-    every_filter_keeps_what_it_names_and_nothing_else,
-    pages_add_up_to_the_whole_in_both_orders,
-    pages_lose_and_repeat_nothing_while_rows_change,
-    open_operations_are_listed_wherever_they_lie,
-    an_operation_that_opens_again_is_listed_as_open,
-    states_are_listed_as_they_are_stored,
-    failures_are_found_among_many_others,
-    a_key_that_was_forgotten_and_begun_again_is_listed_by_its_new_time,
-    a_page_has_a_limit_and_at_least_one_record,
+    behaviour: [
+        records_are_listed_newest_first_or_oldest_first,
+        pages_add_up_to_the_whole_in_both_orders,
+        pages_lose_and_repeat_nothing_while_rows_change,
+        open_operations_are_listed_wherever_they_lie,
+        an_operation_that_opens_again_is_listed_as_open,
+        states_are_listed_as_they_are_stored,
+        failures_are_found_among_many_others,
+        a_key_that_was_forgotten_and_begun_again_is_listed_by_its_new_time,
+        a_page_has_a_limit_and_at_least_one_record,
+    ],
+    storage: [
+        every_filter_keeps_what_it_names_and_nothing_else,
+    ],
 ];
 
 const OPEN: [StateKind; 4] = [

@@ -7,17 +7,21 @@ use semel::store::{Logged, PAGE_MAX, Pass, Place, Progress, Store};
 use semel_core::clock::Stamp;
 use semel_core::ledger::Command;
 
-use super::cases;
 use super::hand::{begin, complete, spec};
 use super::{Bed, START};
+use super::{case, cases};
 
 cases![
-    numbers_grow_without_gaps_and_entries_are_what_was_committed,
-    the_log_reads_the_same_from_any_number_in_pages_of_any_size,
-    a_page_of_the_log_has_a_limit,
-    the_mark_of_the_sweep_is_kept_until_the_next_one,
-    how_far_the_sweeps_have_come_is_kept,
-    tidying_up_comes_to_an_end_and_changes_nothing_that_is_seen,
+    behaviour: [
+        numbers_grow_without_gaps_and_entries_are_what_was_committed,
+        the_log_reads_the_same_from_any_number_in_pages_of_any_size,
+        a_page_of_the_log_has_a_limit,
+        tidying_up_comes_to_an_end_and_changes_nothing_that_is_seen,
+    ],
+    storage: [
+        the_mark_of_the_sweep_is_kept_until_the_next_one,
+        how_far_the_sweeps_have_come_is_kept,
+    ],
 ];
 
 async fn whole(store: &dyn Store) -> Vec<Logged> {

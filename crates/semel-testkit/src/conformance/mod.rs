@@ -39,17 +39,32 @@ impl fmt::Debug for Case {
 }
 
 /// Lists the cases of a file. They are private there, so that the compiler names one that was
-/// left out.
+/// left out. Those of `behaviour` ask for commands and look; the others commit what the rules decided
+/// here, or do what only the machine of the store does.
 macro_rules! cases {
+    (behaviour: [$($name:ident),* $(,)?], storage: [$($other:ident),* $(,)?] $(,)?) => {
+        /// The cases of this group.
+        pub const CASES: &[$crate::conformance::Case] =
+            &[$(case!($name),)* $(case!($other)),*];
+
+        /// Those that a remote engine passes, too.
+        pub const BEHAVIOUR: &[$crate::conformance::Case] = &[$(case!($name)),*];
+    };
     ($($name:ident),* $(,)?) => {
         /// The cases of this group.
-        pub const CASES: &[$crate::conformance::Case] = &[$($crate::conformance::Case {
-            name: stringify!($name),
-            run: |bed| Box::pin($name(bed)),
-        }),*];
+        pub const CASES: &[$crate::conformance::Case] = &[$(case!($name)),*];
     };
 }
-use cases;
+
+macro_rules! case {
+    ($name:ident) => {
+        $crate::conformance::Case {
+            name: stringify!($name),
+            run: |bed| Box::pin($name(bed)),
+        }
+    };
+}
+use {case, cases};
 
 /// Runs a group of cases to its end, each on a fresh store.
 ///

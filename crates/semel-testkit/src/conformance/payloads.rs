@@ -7,23 +7,27 @@ use semel_core::Verdict;
 use semel_core::ledger::{Command, Delivery, Fence, Order, Spec};
 use semel_core::{Digest, Effect, Label, Outcome, Payload};
 
-use super::cases;
 use super::hand::{Asked, Brought, begin, complete, done, hash, settle, spec, stored};
 use super::{Bed, START};
+use super::{case, cases};
 
 cases![
-    payloads_of_every_size_come_back_byte_for_byte,
-    the_largest_payload_is_taken_and_one_byte_more_is_refused,
-    a_change_that_keeps_the_payload_keeps_it,
-    a_payload_is_replaced_by_the_next_one,
-    an_erased_payload_is_gone_and_its_neighbours_are_not,
-    pieces_of_a_stream_come_back_in_order,
-    streams_of_two_attempts_are_apart,
-    a_stream_becomes_the_payload,
-    a_stream_that_is_not_the_answer_can_be_discarded,
-    erasing_takes_the_stream_too,
-    the_streams_of_other_attempts_outlive_a_payload,
-    a_stream_is_replaced_by_bytes_and_bytes_by_a_stream,
+    behaviour: [
+        payloads_of_every_size_come_back_byte_for_byte,
+        the_largest_payload_is_taken_and_one_byte_more_is_refused,
+        pieces_of_a_stream_come_back_in_order,
+        streams_of_two_attempts_are_apart,
+        a_stream_becomes_the_payload,
+        a_stream_that_is_not_the_answer_can_be_discarded,
+        erasing_takes_the_stream_too,
+    ],
+    storage: [
+        a_change_that_keeps_the_payload_keeps_it,
+        a_payload_is_replaced_by_the_next_one,
+        an_erased_payload_is_gone_and_its_neighbours_are_not,
+        the_streams_of_other_attempts_outlive_a_payload,
+        a_stream_is_replaced_by_bytes_and_bytes_by_a_stream,
+    ],
 ];
 
 /// Bytes that no compressor makes smaller, the same for the same seed.

@@ -8,6 +8,7 @@ mod model;
 pub mod planted;
 mod random;
 mod stream;
+pub mod walled;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -229,7 +229,10 @@ impl Stream {
     }
 
     fn plain(&self, subject: usize, command: Command) -> Asked {
-        Asked::new(self.subjects[subject].hash, command)
+        let subject = &self.subjects[subject];
+        let mut asked = Asked::new(subject.hash, command);
+        asked.named = Some(subject.spec.key.clone());
+        asked
     }
 
     /// The description of an operation, now and then with another input.
@@ -483,6 +486,16 @@ impl Stream {
                 .expect("every command is for a subject")
                 .push((begin.attempt.clone(), grant.fence));
         }
+    }
+
+    /// Returns the namespace of an operation.
+    ///
+    /// # Panics
+    /// When the stream knows no such operation.
+    #[must_use]
+    pub fn namespace(&self, key: &KeyHash) -> &Namespace {
+        let subject = self.subjects.iter().find(|subject| subject.hash == *key);
+        &subject.expect("it is one of the stream's").spec.namespace
     }
 
     /// Returns the hash of every operation.

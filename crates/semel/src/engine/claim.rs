@@ -87,6 +87,10 @@ const UNKNOWN_PAUSES: [Duration; 4] = [
     Duration::from_millis(250),
 ];
 
+/// For how long a claim whose fate is not known is sent again: a store that takes that long to say so has
+/// tried by itself.
+const UNKNOWN_WITHIN: Duration = Duration::from_secs(10);
+
 /// A claim on its way.
 pub(super) struct Claim {
     pub(super) inner: Arc<Inner>,
@@ -149,12 +153,15 @@ impl Claim {
     /// gets the same grant, and a claim that nobody holds would be a doubt about nothing.
     async fn claim(&self, command: &Command) -> Result<Applied> {
         let ledger = &self.inner.ledger;
+        let first = Instant::now();
         for pause in UNKNOWN_PAUSES {
             match ledger
                 .apply(&self.subject, None, command, &self.brought)
                 .await
             {
-                Err(Error::Store(StoreError::Unknown(_))) => tokio::time::sleep(pause).await,
+                Err(Error::Store(StoreError::Unknown(_))) if first.elapsed() < UNKNOWN_WITHIN => {
+                    tokio::time::sleep(pause).await;
+                }
                 answer => return answer,
             }
         }

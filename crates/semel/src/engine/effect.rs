@@ -293,6 +293,7 @@ impl EffectCall {
             mut probe,
         } = self;
         if request.is_safe() {
+            let request = request.settled_in(engine.namespace());
             return pass_through(&engine, &request, action).await;
         }
         let mut action = Some(action);

@@ -32,11 +32,12 @@ pub(crate) struct Ledger {
 }
 
 /// Which operation a command is for.
-#[derive(Clone, Debug)]
-pub(crate) struct Subject {
-    pub(crate) hash: KeyHash,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The hash of namespace and key.
+    pub hash: KeyHash,
     /// The key, unless it was forgotten.
-    pub(crate) key: Option<Key>,
+    pub key: Option<Key>,
 }
 
 impl Subject {
@@ -47,7 +48,9 @@ impl Subject {
         }
     }
 
-    pub(crate) const fn unnamed(hash: KeyHash) -> Self {
+    /// Names an operation whose key is not known.
+    #[must_use]
+    pub const fn unnamed(hash: KeyHash) -> Self {
         Self { hash, key: None }
     }
 
@@ -57,6 +60,11 @@ impl Subject {
             Current::Absent(_) => None,
             Current::Stored(stored) => Some(Arc::clone(&stored.record)),
         };
+        self.refused_on(rejection, record)
+    }
+
+    /// Makes the error of a command that was refused on this record.
+    pub(crate) fn refused_on(&self, rejection: Rejection, record: Option<Arc<Record>>) -> Error {
         Error::Refused(Box::new(Refusal {
             rejection,
             key: self.key.clone(),
@@ -66,18 +74,20 @@ impl Subject {
 }
 
 /// What a command brings besides itself.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Brought {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Brought {
     /// The payload of a done outcome.
-    pub(crate) payload: Option<Bytes>,
+    pub payload: Option<Bytes>,
     /// The parent that must be running with this fence.
-    pub(crate) parent: Option<(KeyHash, Fence)>,
+    pub parent: Option<(KeyHash, Fence)>,
 }
 
 /// Where the bytes of a payload are.
-#[derive(Clone, Debug)]
-pub(crate) enum Bytes {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bytes {
+    /// They are here.
     Here(Arc<[u8]>),
+    /// The attempt with this fence stored them piece by piece.
     Streamed(Fence),
 }
 
@@ -115,6 +125,15 @@ impl Basis {
 }
 
 impl Ledger {
+    /// Says whether the rules run where the store is, and not here.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        #[cfg(feature = "remote")]
+        let elsewhere = self.store.as_remote().is_some();
+        #[cfg(not(feature = "remote"))]
+        let elsewhere = false;
+        elsewhere
+    }
+
     /// Carries a command out. An answer or a refusal always rests on a record that was read.
     pub(crate) async fn apply(
         &self,
@@ -148,6 +167,10 @@ impl Ledger {
         command: &Command,
         brought: &Brought,
     ) -> Result<Applied> {
+        #[cfg(feature = "remote")]
+        if let Some(remote) = self.store.as_remote() {
+            return self.send(remote, subject, command, brought).await;
+        }
         let first = matches!(command, Command::Begin(_) | Command::Submit(_));
         let mut basis = match assumed.or_else(|| self.store.assumed().filter(|_| first)) {
             Some(current) => Basis::Assumed(current),

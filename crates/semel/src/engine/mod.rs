@@ -15,6 +15,8 @@ mod operate;
 mod permit;
 mod preview;
 mod redaction;
+#[cfg(feature = "remote")]
+mod remote;
 mod renew;
 mod replays;
 mod request;
@@ -40,7 +42,7 @@ pub use self::claim::Claimed;
 pub use self::copy::{Copied, Phase, Way};
 pub use self::effect::{Attempt, Completed, EffectCall, Failure, Found};
 pub use self::inject::{Fault, Point};
-pub use self::ledger::Rules;
+pub use self::ledger::{Brought, Bytes, Rules, Subject};
 pub use self::operate::Operator;
 pub use self::permit::Permit;
 pub use self::preview::Preview;
@@ -52,7 +54,7 @@ pub use self::tokens::{NewToken, Revoked};
 pub use self::verify::{Difference, Verified};
 
 use self::claim::Claim;
-use self::ledger::{Brought, Ledger, RULES, Subject, payload_of};
+use self::ledger::{Applied, Ledger, RULES, payload_of};
 use self::renew::Renewals;
 use crate::error::{Error, Result};
 use crate::receipt::Receipt;
@@ -104,6 +106,16 @@ pub struct Builder {
     holder: Option<Holder>,
     ids: Ids,
     redactor: Redactor,
+    token: Option<Hidden>,
+}
+
+/// A text that is never shown.
+struct Hidden(String);
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hidden")
+    }
 }
 
 /// How often the background sweep looks, unless told otherwise.
@@ -114,6 +126,13 @@ impl Builder {
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
+        self
+    }
+
+    /// Shows this token to the server that keeps the ledger; for [`Builder::open`].
+    #[must_use]
+    pub fn token(mut self, token: &str) -> Self {
+        self.token = Some(Hidden(token.to_owned()));
         self
     }
 
@@ -183,7 +202,9 @@ impl Builder {
         note::deliver(&inner.ledger).await?;
         let renewals = tokio::spawn(Arc::clone(&inner.renewals).run());
         let mut tasks = vec![renewals.abort_handle()];
-        if let Some(pause) = self.sweep_every {
+        // What lies elsewhere is swept there.
+        let sweep_every = self.sweep_every.filter(|_| !inner.ledger.is_elsewhere());
+        if let Some(pause) = sweep_every {
             let sweeper = sweep::run(Arc::downgrade(&inner), pause);
             tasks.push(tokio::spawn(sweeper).abort_handle());
         }
@@ -221,6 +242,7 @@ impl Engine {
             holder: crate::holder::this_process(),
             ids: Ids::Random,
             redactor: Redactor::default(),
+            token: None,
         }
     }
 
@@ -311,8 +333,28 @@ impl Engine {
             .await
     }
 
-    /// Names the topmost operation that a step belongs to: its parent may be a step itself.
-    async fn rooted(&self, mut request: Request) -> Result<Request> {
+    /// Carries a command out for somebody who speaks to this engine from afar.
+    pub(crate) async fn apply(
+        &self,
+        subject: &Subject,
+        command: &Command,
+        brought: &Brought,
+    ) -> Result<Applied> {
+        let ledger = &self.inner.ledger;
+        ledger.apply(subject, None, command, brought).await
+    }
+
+    /// Returns the namespace of operations that name none: `default`, and with a remote store the one of
+    /// its token.
+    #[must_use]
+    pub fn namespace(&self) -> Namespace {
+        let store = &self.inner.ledger.store;
+        store.namespace().cloned().unwrap_or_default()
+    }
+
+    /// Says where the operation lives and what it belongs to, as far as the caller left that open.
+    async fn rooted(&self, request: Request) -> Result<Request> {
+        let mut request = request.settled_in(self.namespace());
         if let Some(parent) = &mut request.parent {
             let record = self.load(&request.namespace, &parent.key).await?;
             let operation = record.as_deref().and_then(Record::operation);

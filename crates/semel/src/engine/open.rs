@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use semel_core::Redactor;
 
-use super::Engine;
+use super::{Builder, Engine};
 use crate::error::{Error, Result};
+#[cfg(feature = "remote")]
+use crate::remote::RemoteStore;
 use crate::store::memory::MemoryStore;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::PostgresStore;
@@ -22,23 +24,33 @@ enum Purpose {
 }
 
 impl Engine {
-    /// Opens the store at this URL: `sqlite:PATH`, `postgres://USER:PASSWORD@HOST/DATABASE`, or
-    /// `memory:` for tests.
+    /// Opens the store at this URL: `sqlite:PATH`, `postgres://USER:PASSWORD@HOST/DATABASE`,
+    /// `http://HOST:PORT` of a server (`semel serve`) that lets callers in without a token, or `memory:`
+    /// for tests.
     ///
     /// # Errors
     /// Says why the store cannot be used.
     pub async fn open(url: &str) -> Result<Self> {
-        Self::open_redacting(url, Redactor::default()).await
+        Self::builder().open(url).await
     }
 
-    /// Opens the store at this URL; what is stored about operations is redacted by these rules.
+    /// Opens the store of a server (`http://HOST:PORT`, `https://HOST`, `http+unix:PATH`) as the owner
+    /// of this token. The operations of this engine are in the token's namespace.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), semel::Error> {
+    /// let token = std::env::var("SEMEL_TOKEN").expect("a token");
+    /// let engine = semel::Engine::open_with_token("https://semel.example", &token).await?;
+    /// println!("acting in {}", engine.namespace());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As [`Engine::open`].
-    pub async fn open_redacting(url: &str, redactor: Redactor) -> Result<Self> {
-        let store = open(url, Purpose::Work).await?;
-        let builder = Self::builder().store(store).redactor(redactor);
-        builder.start().await
+    /// As [`Engine::open`]; `unauthorized` when the server does not know the token. A token is not sent
+    /// in plain text to another machine.
+    pub async fn open_with_token(url: &str, token: &str) -> Result<Self> {
+        Self::builder().token(token).open(url).await
     }
 
     /// Opens the store at this URL to fill it as a copy, or to adopt it. Nothing is swept meanwhile.
@@ -46,14 +58,44 @@ impl Engine {
     /// # Errors
     /// As [`Engine::open`].
     pub async fn open_copy(url: &str) -> Result<Self> {
-        let store = open(url, Purpose::Copy).await?;
+        let store = open(url, Purpose::Copy, None).await?;
         let builder = Self::builder().store(store).sweep_every(None);
         builder.start().await
     }
 }
 
-async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>> {
-    Ok(match url.split_once(':') {
+impl Builder {
+    /// Opens the store at this URL and starts the engine.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub async fn open(self, url: &str) -> Result<Engine> {
+        let token = self.token.as_ref().map(|token| token.0.as_str());
+        let store = open(url, Purpose::Work, token).await?;
+        self.store(store).start().await
+    }
+}
+
+async fn open(url: &str, purpose: Purpose, token: Option<&str>) -> Result<Arc<dyn Store>> {
+    let scheme = url.split_once(':');
+    #[cfg(feature = "remote")]
+    if let Some(("http" | "https" | "http+unix", _)) = scheme {
+        return match purpose {
+            Purpose::Work => Ok(Arc::new(RemoteStore::open(url, token).await?)),
+            Purpose::Copy => Err(StoreError::Refused(
+                "a ledger is restored and copied where the store is: run it there, with --store naming \
+                 the store itself"
+                    .to_owned(),
+            )
+            .into()),
+        };
+    }
+    if token.is_some() {
+        return Err(Error::InvalidInput(
+            "a token is for a server: this store takes none".to_owned(),
+        ));
+    }
+    Ok(match scheme {
         Some(("sqlite", path)) if !path.is_empty() => {
             let path = PathBuf::from(path);
             let opened = tokio::task::spawn_blocking(move || match purpose {
@@ -76,8 +118,8 @@ async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn Store>> {
         Some(_) | None => {
             let url = Redactor::default().text(url).into_owned();
             return Err(Error::InvalidInput(format!(
-                "`{url}` is not a store that this version knows; use `sqlite:PATH` or \
-                 `postgres://USER:PASSWORD@HOST/DATABASE`"
+                "`{url}` is not a store that this version knows; use `sqlite:PATH`, \
+                 `postgres://USER:PASSWORD@HOST/DATABASE` or `http://HOST:PORT`"
             )));
         }
     })

@@ -490,7 +490,9 @@ impl Held {
             StoreError::Unavailable(_)
             | StoreError::Unknown(_)
             | StoreError::Corrupt(_)
-            | StoreError::Refused(_) => {
+            | StoreError::Refused(_)
+            | StoreError::Unauthorized(_)
+            | StoreError::Forbidden(_) => {
                 let store = &*self.inner.ledger.store;
                 super::note::keep(store, &self.subject, &command, &brought).is_ok()
             }

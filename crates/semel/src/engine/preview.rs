@@ -41,6 +41,7 @@ impl Engine {
     /// As [`Engine::begin`].
     pub async fn preview(&self, request: Request) -> Result<Preview> {
         let ledger = &self.inner.ledger;
+        let request = request.settled_in(self.namespace());
         let subject = Subject::new(&request.namespace, &request.key);
         let command = Command::Begin(Begin {
             spec: request.spec()?,

@@ -19,6 +19,8 @@ pub struct Request {
     name: std::result::Result<Label, TextError>,
     pub(crate) key: Key,
     pub(crate) namespace: Namespace,
+    /// Whether the caller named the namespace.
+    walled: bool,
     input: InputBytes,
     class: Class,
     on_doubt: Option<OnDoubt>,
@@ -53,6 +55,7 @@ impl Request {
             name: Label::new(name),
             key,
             namespace: Namespace::default(),
+            walled: false,
             input: InputBytes::None,
             class: Class::Unsafe,
             on_doubt: None,
@@ -81,7 +84,17 @@ impl Request {
     #[must_use]
     pub fn namespace(mut self, namespace: Namespace) -> Self {
         self.namespace = namespace;
+        self.walled = true;
         self
+    }
+
+    /// Puts the key behind this wall, unless the caller named another.
+    pub(crate) fn settled_in(self, namespace: Namespace) -> Self {
+        if self.walled {
+            self
+        } else {
+            self.namespace(namespace)
+        }
     }
 
     /// Gives the action an input: the same key with another input is refused.

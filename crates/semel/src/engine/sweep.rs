@@ -56,6 +56,10 @@ impl Engine {
     /// # Errors
     /// As [`Engine::sweep`].
     pub async fn sweep_if_due(&self) -> Result<Option<Swept>> {
+        if self.inner.ledger.is_elsewhere() {
+            self.inner.tidy_notes();
+            return Ok(None);
+        }
         let store = &self.inner.ledger.store;
         let mark = store.sweep_mark(None).await?;
         let (next, _) = sweep(mark.as_ref(), store.now(), &store.reading());
@@ -80,6 +84,11 @@ pub(super) async fn run(inner: Weak<Inner>, pause: Duration) {
 
 impl Inner {
     async fn sweep(self: &Arc<Self>) -> Result<Swept> {
+        if self.ledger.is_elsewhere() {
+            // The server sweeps; what lies on this machine is nobody else's.
+            self.tidy_notes();
+            return Ok(Swept::default());
+        }
         let store = &self.ledger.store;
         let stored = store.sweep_progress(None).await?;
         let mut progress = stored;
@@ -100,11 +109,16 @@ impl Inner {
             store.sweep_progress(Some(progress)).await?;
         }
         store.tidy().await?;
-        if let Some(directory) = store.notes() {
+        self.tidy_notes();
+        Ok(swept)
+    }
+
+    /// Puts in order what lies beside the store on this machine.
+    fn tidy_notes(&self) {
+        if let Some(directory) = self.ledger.store.notes() {
             self.replays.keep(Some(directory.clone()));
             crate::hold::tidy(&directory, std::time::SystemTime::now());
         }
-        Ok(swept)
     }
 
     /// Ends the leases that are over.

@@ -81,6 +81,11 @@ impl Engine {
     /// # Errors
     /// Fails when the store does. What is wrong with the store is the answer, not an error.
     pub async fn verify(&self) -> Result<Verified> {
+        if self.inner.ledger.is_elsewhere() {
+            let text = "a ledger is verified where the store is: run it there, with --store naming the \
+                        store itself";
+            return Err(StoreError::Refused(text.to_owned()).into());
+        }
         let mut replay = Replay {
             next_seq: 1,
             end: self.last_entry().await?,

@@ -8,6 +8,10 @@ pub mod memory;
 pub mod postgres;
 pub mod sqlite;
 mod standing;
+#[cfg(any(feature = "postgres", feature = "remote"))]
+mod state;
+#[cfg(any(feature = "postgres", feature = "remote"))]
+pub(crate) mod time;
 pub(crate) mod transaction;
 
 use std::fmt::Debug;
@@ -22,6 +26,8 @@ use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp, TokenId, TokenRecor
 use tokio::sync::mpsc;
 
 pub use self::standing::{Moved, Origin, Stage, Standing};
+#[cfg(any(feature = "postgres", feature = "remote"))]
+pub(crate) use self::state::state_directory;
 
 /// An answer that may take a while.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -124,6 +130,19 @@ pub trait Store: Send + Sync + Debug {
     /// Returns the store if it is in SQLite, where a transaction of the caller's own can settle.
     #[doc(hidden)]
     fn as_sqlite(&self) -> Option<&sqlite::SqliteStore> {
+        None
+    }
+
+    /// Returns the store if the rules run beside it, on another machine: commands are sent there.
+    #[cfg(feature = "remote")]
+    #[doc(hidden)]
+    fn as_remote(&self) -> Option<&crate::remote::RemoteStore> {
+        None
+    }
+
+    /// Returns the namespace behind whose wall everybody is who uses the store from here; `None` where
+    /// callers choose.
+    fn namespace(&self) -> Option<&Namespace> {
         None
     }
 
@@ -487,6 +506,12 @@ pub enum StoreError {
     /// The store is not one that this version may open, or not in this place.
     #[error("{0}")]
     Refused(String),
+    /// The store does not know the caller.
+    #[error("{0}")]
+    Unauthorized(String),
+    /// The caller may not do this.
+    #[error("{0}")]
+    Forbidden(String),
     /// Something is larger than a store takes.
     #[error("{what} has {size} bytes; the limit is {limit}")]
     TooLarge {
@@ -508,7 +533,7 @@ impl StoreError {
             Self::Unknown(text) => Self::Unknown(named(text)),
             Self::Corrupt(text) => Self::Corrupt(named(text)),
             Self::Refused(text) => Self::Refused(named(text)),
-            large @ Self::TooLarge { .. } => large,
+            other @ (Self::Unauthorized(_) | Self::Forbidden(_) | Self::TooLarge { .. }) => other,
         }
     }
 }

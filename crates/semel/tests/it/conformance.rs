@@ -66,6 +66,42 @@ macro_rules! conforms {
     };
 }
 
+macro_rules! conforms_from_afar {
+    ($($group:ident),*) => {
+        mod remote {
+            use super::{conformance, memory, sqlite};
+            use std::sync::Arc;
+
+            use semel_testkit::conformance::Bed;
+            use semel_testkit::remote::RemoteBed;
+
+            fn served_memory() -> Arc<dyn Bed> {
+                Arc::new(RemoteBed::new(memory()))
+            }
+
+            fn served_sqlite() -> Arc<dyn Bed> {
+                Arc::new(RemoteBed::new(sqlite()))
+            }
+
+            $(mod $group {
+                use super::{conformance, served_memory, served_sqlite};
+
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn over_memory() {
+                    conformance::run(conformance::$group::BEHAVIOUR, served_memory).await;
+                }
+
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn over_sqlite() {
+                    conformance::run(conformance::$group::BEHAVIOUR, served_sqlite).await;
+                }
+            })*
+        }
+    };
+}
+
+conforms_from_afar![commits, payloads, lists, logs, crowds, handles];
+
 conforms![
     commits, payloads, lists, logs, crowds, handles, removal, tokens
 ];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use semel_testkit::conformance::{Bed, ManualClock, MemoryBed, SqliteBed};
 use semel_testkit::differential::planted::{Bug, PlantedBed};
-use semel_testkit::differential::{Coverage, Difference, run};
+use semel_testkit::differential::{Coverage, Difference, run, walled};
 use semel_testkit::postgres::PostgresBed;
 use semel_testkit::scaled;
 
@@ -106,4 +106,37 @@ fn a_seed_shows_the_same_difference_again() {
     let second = stream(7, planted).expect_err("the bug is found again");
     assert_eq!(first.to_string(), second.to_string());
     assert!(first.to_string().contains("SEMEL_DIFF_SEED=7"));
+}
+
+/// A request to a server takes longer than a call, so there are fewer streams.
+#[test]
+fn remote_engines_do_what_the_model_does_behind_their_walls() {
+    const SENT: [&str; 9] = [
+        "submit", "begin", "renew", "settle", "expire", "resolve", "retry", "cancel", "forget",
+    ];
+    let mut coverage = Coverage::default();
+    for seed in 0..scaled(200, 16) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime starts");
+        let clock = Arc::new(ManualClock::default());
+        let behind: Arc<dyn Bed> = if seed.is_multiple_of(2) {
+            Arc::new(MemoryBed::new(&clock))
+        } else {
+            Arc::new(SqliteBed::new(&clock))
+        };
+        let run = runtime.spawn(async move { walled::run(seed, STEPS, &clock, behind).await });
+        match runtime.block_on(run).expect("the run ends") {
+            Ok(covered) => coverage.add(&covered),
+            Err(difference) => panic!("{difference}"),
+        }
+    }
+    let missing = coverage.missing();
+    let missing: Vec<_> = SENT.iter().filter(|name| missing.contains(name)).collect();
+    assert!(
+        missing.is_empty(),
+        "{missing:?} did not both succeed and fail: {coverage:?}"
+    );
 }

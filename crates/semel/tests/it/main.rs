@@ -15,5 +15,6 @@ mod postgres_partitions;
 mod postgres_tls;
 mod postgres_transactions;
 mod proxy;
+mod remote;
 mod simulation;
 mod sqlite_transactions;

@@ -32,6 +32,8 @@ fn kind(error: &StoreError) -> (&'static str, &str) {
         StoreError::Refused(text) => ("refused", text),
         StoreError::Corrupt(text) => ("corrupt", text),
         StoreError::Unknown(text) => ("unknown", text),
+        StoreError::Unauthorized(text) => ("unauthorized", text),
+        StoreError::Forbidden(text) => ("forbidden", text),
         StoreError::TooLarge { what, .. } => ("too large", what),
     }
 }

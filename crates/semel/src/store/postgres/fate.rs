@@ -12,7 +12,7 @@ use super::batch::Prepared;
 use super::log::WRITING;
 use super::pool::{Parameter, Pool};
 use super::reader::{self, column};
-use super::time::Time;
+use crate::store::time::Time;
 use crate::store::{Commit, Current, Expected, Place, Result, StoreError};
 
 /// How long it is looked for: a server that was restarted or replaced is back by then, or an operator

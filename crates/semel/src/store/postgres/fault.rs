@@ -3,11 +3,13 @@
 use std::error::Error as _;
 use std::io;
 
+use rustls::AlertDescription;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use super::proof::advice;
+use super::tls::ROOTS;
 use crate::store::StoreError;
+use crate::tls::advice;
 
 /// Says what failed, in the caller's terms: what can be tried again, and what a person must change.
 /// Nothing of the URL is shown, as it may hold a password.
@@ -72,7 +74,8 @@ fn unspoken(error: &Error, text: String) -> StoreError {
         return StoreError::Unavailable(text);
     };
     if let Some(handshake) = below::<rustls::Error>(source) {
-        return match advice(handshake) {
+        let own = not_taken(handshake).map(str::to_owned);
+        return match own.or_else(|| advice(handshake, ROOTS)) {
             Some(advice) => StoreError::Refused(format!("{text}; {advice}")),
             None => StoreError::Unavailable(text),
         };
@@ -98,6 +101,26 @@ fn unspoken(error: &Error, text: String) -> StoreError {
             }
             _ => StoreError::Unavailable(text),
         },
+    }
+}
+
+/// Says what to do when the server does not take this client's certificate.
+const fn not_taken(handshake: &rustls::Error) -> Option<&'static str> {
+    match handshake {
+        rustls::Error::AlertReceived(
+            AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::CertificateRequired
+            | AlertDescription::AccessDenied,
+        ) => Some(
+            "the server does not take this client's certificate: check sslcert and sslkey in the URL, \
+             and ssl_ca_file of the server",
+        ),
+        _ => None,
     }
 }
 

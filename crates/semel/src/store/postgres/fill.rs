@@ -12,8 +12,8 @@ use tokio_postgres::Client;
 use super::batch::{APPLY, Arguments, Call, Prepared, Written, written};
 use super::fault::{failed, told};
 use super::pool::{Pool, in_time};
-use super::time::Time;
 use super::writer::{Item, PATIENCE_ALONE, next, random};
+use crate::store::time::Time;
 use crate::store::{Result, StoreError};
 
 const DOING: &str = "write to the copy";

@@ -11,12 +11,10 @@ mod listen;
 mod log;
 mod notify;
 mod pool;
-mod proof;
 mod reader;
 mod schema;
 mod servers;
 mod standing;
-mod time;
 mod tls;
 mod tokens;
 mod transaction;
@@ -39,14 +37,14 @@ use self::guess::Guess;
 use self::log::Horizon;
 use self::pool::{Parameter, Pool};
 use self::schema::Opened;
-use self::time::Time;
 use self::tokens::Tokens;
 pub(crate) use self::transaction::Settled;
 use self::writer::{Item, Writer};
 use super::bytes::{pack, read_progress, read_stamp, write_progress, write_stamp};
+use super::time::Time;
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, Moved, Origin, Page, Pending,
-    Place, Progress, Query, Result, Standing, Store, StoreError, Stored,
+    Place, Progress, Query, Result, Standing, Store, StoreError, Stored, state_directory,
 };
 use crate::clock::Clock;
 
@@ -96,9 +94,9 @@ impl PostgresStore {
     /// # Errors
     /// Says why the database cannot be used, and what to do about it.
     pub async fn open(url: &str) -> Result<Self> {
-        let (store, opened) = Self::open_by(url, Time::of_database()).await?;
+        let (store, opened) = Self::open_by(url, Time::of_server()).await?;
         Ok(Self {
-            notes: notes(&opened.id),
+            notes: state_directory(&format!("postgres-{}-notes", opened.id)),
             ..store
         })
     }
@@ -245,15 +243,6 @@ async fn answer<T>(receiver: oneshot::Receiver<Result<T>>) -> Result<T> {
         let text = "the connection's worker ended before it answered".to_owned();
         Err(StoreError::Unknown(text))
     })
-}
-
-/// Notes and holds are this machine's: they lie with the user's other state, one directory for each
-/// store.
-fn notes(id: &str) -> Option<PathBuf> {
-    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let state = named("XDG_STATE_HOME").map(PathBuf::from);
-    let state = state.or_else(|| Some(PathBuf::from(named("HOME")?).join(".local/state")))?;
-    Some(state.join("semel").join(format!("postgres-{id}-notes")))
 }
 
 impl Store for PostgresStore {

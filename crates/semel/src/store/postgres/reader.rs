@@ -10,8 +10,8 @@ use tokio_postgres::types::{FromSql, Type};
 
 use super::batch::{bucket_at, bucket_of, number, shown};
 use super::pool::{Parameter, Pool};
-use super::time::Time;
 use crate::store::bytes::unpack;
+use crate::store::time::Time;
 use crate::store::{
     AbsentAsOf, Chunk, Current, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored,
 };

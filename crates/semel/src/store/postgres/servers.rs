@@ -16,9 +16,9 @@ use tokio_postgres::{Client, Config, Connection, Error, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::fault::{failed, only_reads};
-use super::proof::Check;
 use super::url::{Distance, Url, name_of};
 use crate::store::{Result, StoreError};
+use crate::tls::Check;
 
 /// How long a server may take to let us in: one that is there answers in milliseconds, and callers are
 /// to hear soon of one that is not. `connect_timeout` in the URL says otherwise.

@@ -25,18 +25,18 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
 
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::{Error as PemError, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::proof::{Check, Verifier};
 use super::url::Distance;
 use crate::store::{Result, StoreError};
+use crate::tls::{Authorities, Check, certificates, read};
+
+/// The parameter that names the authorities.
+pub(super) const ROOTS: &str = "sslrootcert";
 
 /// The word for the platform's authorities, in place of a path.
 const SYSTEM: &str = "system";
@@ -127,20 +127,15 @@ impl Asked {
 
     /// Makes what speaks TLS, with the files that the URL names.
     pub(super) fn connector(&self, check: Check) -> Result<MakeRustlsConnect> {
-        let provider = Arc::new(ring::default_provider());
-        let given = match (check, self.roots.as_deref()) {
-            (Check::Nothing, _) => vec![],
-            (Check::Authority | Check::Name, None | Some(SYSTEM)) => platform()?,
-            (Check::Authority | Check::Name, Some(path)) => {
-                certificates("sslrootcert", Path::new(path))?
-            }
+        let authorities = Authorities {
+            parameter: ROOTS,
+            file: self
+                .roots
+                .as_deref()
+                .filter(|it| *it != SYSTEM)
+                .map(Path::new),
         };
-        let verifier = verifier(check, given, &provider)?;
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| refused(format!("TLS cannot be set up: {error}")))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier));
+        let builder = authorities.config(check)?;
         let config = match (&self.certificate, &self.key) {
             (None, None) => builder.with_no_client_auth(),
             (Some(certificate), Some(key)) => builder
@@ -155,63 +150,6 @@ impl Asked {
             }
         };
         Ok(MakeRustlsConnect::new(config))
-    }
-}
-
-fn verifier(
-    check: Check,
-    given: Vec<CertificateDer<'static>>,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Verifier> {
-    let algorithms = provider.signature_verification_algorithms;
-    if check == Check::Nothing {
-        return Ok(Verifier::nothing(algorithms));
-    }
-    let mut roots = RootCertStore::empty();
-    // A platform's list may hold an old one that cannot be read; the others count.
-    let (added, _) = roots.add_parsable_certificates(given.iter().cloned());
-    if added == 0 {
-        return Err(refused(
-            "sslrootcert has no certificate that can be used for an authority",
-        ));
-    }
-    Ok(Verifier::new(check, roots, given, algorithms))
-}
-
-/// Reads the authorities that the platform trusts.
-fn platform() -> Result<Vec<CertificateDer<'static>>> {
-    let found = rustls_native_certs::load_native_certs();
-    if found.certs.is_empty() {
-        return Err(refused(
-            "this system trusts no certificate authority: install its list (Debian: ca-certificates), \
-             or name the authority of the server with sslrootcert=PATH in the URL",
-        ));
-    }
-    Ok(found.certs)
-}
-
-fn read(parameter: &str, path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| {
-        refused(format!(
-            "{parameter}: {} cannot be read: {error}",
-            path.display()
-        ))
-    })
-}
-
-fn certificates(parameter: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let bytes = read(parameter, path)?;
-    let read = CertificateDer::pem_slice_iter(&bytes).collect::<std::result::Result<Vec<_>, _>>();
-    match read {
-        Ok(read) if !read.is_empty() => Ok(read),
-        Ok(_) | Err(PemError::NoItemsFound) => Err(refused(format!(
-            "{parameter}: {} holds no certificate (PEM, `-----BEGIN CERTIFICATE-----`)",
-            path.display()
-        ))),
-        Err(error) => Err(refused(format!(
-            "{parameter}: {} is no PEM file that can be read: {error}",
-            path.display()
-        ))),
     }
 }
 

@@ -21,7 +21,7 @@ use super::fate::{self, Lost, RETRY_WITHIN};
 use super::fault::{failed, told};
 use super::notify::tell;
 use super::pool::{Connection, Pool, in_time};
-use super::time::Time;
+use crate::store::time::Time;
 use crate::store::{Commit, Current, Result, StoreError};
 
 /// The bytes after which a batch takes no further change: a message to PostgreSQL must stay far below

@@ -6,13 +6,12 @@ use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_t
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    AlertDescription, CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore,
-    SignatureScheme,
+    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 
 /// How much a server must prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
+pub(crate) enum Check {
     Nothing,
     /// That an authority vouches for it.
     Authority,
@@ -22,7 +21,7 @@ pub(super) enum Check {
 
 /// Looks at a server's certificate.
 #[derive(Debug)]
-pub(super) struct Verifier {
+pub(crate) struct Verifier {
     check: Check,
     roots: RootCertStore,
     given: Vec<CertificateDer<'static>>,
@@ -31,13 +30,13 @@ pub(super) struct Verifier {
 
 impl Verifier {
     /// Takes any server.
-    pub(super) fn nothing(algorithms: WebPkiSupportedAlgorithms) -> Self {
+    pub(crate) fn nothing(algorithms: WebPkiSupportedAlgorithms) -> Self {
         let roots = RootCertStore::empty();
         Self::new(Check::Nothing, roots, vec![], algorithms)
     }
 
     /// Takes servers for which one of these authorities vouches.
-    pub(super) const fn new(
+    pub(crate) const fn new(
         check: Check,
         roots: RootCertStore,
         given: Vec<CertificateDer<'static>>,
@@ -127,47 +126,35 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Says what to do about a handshake that failed; nothing where trying again may do.
-pub(super) fn advice(error: &Error) -> Option<String> {
-    let advice = match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+/// Says what to do about a server that did not prove enough; nothing where trying again may do. The URL's
+/// parameter `roots` names the authorities.
+pub(crate) fn advice(error: &Error, roots: &str) -> Option<String> {
+    Some(match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => format!(
             "nobody that is trusted here vouches for the server: name the file of its authority's \
-             certificate with sslrootcert=PATH in the URL"
-        }
+             certificate with {roots}=PATH in the URL"
+        ),
         Error::InvalidCertificate(CertificateError::NotValidForNameContext {
             expected,
             presented,
-        }) => return Some(other_name(&expected.to_str(), presented)),
+        }) => other_name(&expected.to_str(), presented),
         Error::InvalidCertificate(
             CertificateError::Expired
             | CertificateError::ExpiredContext { .. }
             | CertificateError::NotValidYet
             | CertificateError::NotValidYetContext { .. },
-        ) => "renew the server's certificate, or set the clock of this machine right",
-        Error::InvalidCertificate(_) if is_authority(error) => {
+        ) => "renew the server's certificate, or set the clock of this machine right".to_owned(),
+        Error::InvalidCertificate(_) if is_authority(error) => format!(
             "the server shows the certificate of an authority: if it is its own, name that very \
-             certificate with sslrootcert=PATH in the URL"
-        }
+             certificate with {roots}=PATH in the URL"
+        ),
         Error::InvalidCertificate(_) => {
             "the server's certificate cannot be used: look at it with `openssl x509 -text`"
+                .to_owned()
         }
-        Error::PeerIncompatible(_) => "the server must speak TLS 1.2 or newer",
-        Error::AlertReceived(
-            AlertDescription::BadCertificate
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::CertificateRevoked
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::UnknownCA
-            | AlertDescription::CertificateRequired
-            | AlertDescription::AccessDenied,
-        ) => {
-            "the server does not take this client's certificate: check sslcert and sslkey in the URL, \
-             and ssl_ca_file of the server"
-        }
+        Error::PeerIncompatible(_) => "the server must speak TLS 1.2 or newer".to_owned(),
         _ => return None,
-    };
-    Some(advice.to_owned())
+    })
 }
 
 fn other_name(expected: &str, presented: &[String]) -> String {

@@ -1,14 +1,19 @@
-//! Which time it is: the database's, estimated between two looks at it.
+//! Which time it is where the store is: the server's, estimated between two looks at it.
 //!
-//! Every read and every transaction brings `clock_timestamp()` along. It was read before it arrived,
+//! Every answer of a server brings its time along (PostgreSQL's `clock_timestamp()`). It was read before it arrived,
 //! so counting from its arrival by this machine's monotonic clock gives a time that is behind the
-//! database's by at most that round trip, and never ahead of it but for the drift of two clocks since
+//! server's by at most that round trip, and never ahead of it but for the drift of two clocks since
 //! the last look. A command is decided right after its record was read, so that is milliseconds. To be
 //! behind is the safe side: a lease seems to last longer, never shorter. This machine's wall clock is
 //! not looked at.
 //!
 //! The time never goes back behind one that this node knows to be stored, also when another server with
 //! another clock takes over.
+
+#![cfg_attr(
+    not(feature = "postgres"),
+    expect(dead_code, reason = "a remote store is not swept from here")
+)]
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,15 +25,15 @@ use crate::clock::{Clock, SystemClock};
 
 /// The clocks of one node.
 #[derive(Debug)]
-pub(super) struct Time {
+pub(crate) struct Time {
     source: Source,
     known: Mutex<Known>,
 }
 
 #[derive(Debug)]
 enum Source {
-    /// The database's clock.
-    Database(SystemClock),
+    /// The server's clock.
+    Server(SystemClock),
     /// A clock that a test moves.
     Given(Arc<dyn Clock>),
 }
@@ -44,14 +49,14 @@ struct Known {
 }
 
 impl Time {
-    pub(super) fn of_database() -> Self {
+    pub(crate) fn of_server() -> Self {
         Self {
-            source: Source::Database(SystemClock::new()),
+            source: Source::Server(SystemClock::new()),
             known: Mutex::default(),
         }
     }
 
-    pub(super) fn given(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn given(clock: Arc<dyn Clock>) -> Self {
         Self {
             source: Source::Given(clock),
             known: Mutex::default(),
@@ -63,17 +68,17 @@ impl Time {
     }
 
     /// Returns this machine's monotonic clock.
-    pub(super) fn uptime(&self) -> Duration {
+    pub(crate) fn uptime(&self) -> Duration {
         match &self.source {
-            Source::Database(clock) => clock.read().uptime,
+            Source::Server(clock) => clock.read().uptime,
             Source::Given(clock) => clock.read().uptime,
         }
     }
 
     /// Learns what the database said between the sending of a statement and now. Answers may overtake
     /// each other: an estimate that fits what was said, and is later, is kept.
-    pub(super) fn hear(&self, database: Timestamp, sent: Duration) {
-        let Source::Database(clock) = &self.source else {
+    pub(crate) fn hear(&self, database: Timestamp, sent: Duration) {
+        let Source::Server(clock) = &self.source else {
             return;
         };
         let uptime = clock.read().uptime;
@@ -89,16 +94,16 @@ impl Time {
     }
 
     /// Learns of a time that was stored.
-    pub(super) fn stored(&self, at: Timestamp) {
+    pub(crate) fn stored(&self, at: Timestamp) {
         let mut known = self.known();
         known.last = known.last.max(Some(at));
     }
 
     /// Reads all clocks; the wall clock is the database's.
-    pub(super) fn reading(&self) -> Reading {
+    pub(crate) fn reading(&self) -> Reading {
         match &self.source {
             Source::Given(clock) => clock.read(),
-            Source::Database(clock) => {
+            Source::Server(clock) => {
                 let reading = clock.read();
                 let heard = self.known().heard;
                 let wall = heard.map_or(reading.wall, |(at, uptime)| {
@@ -110,7 +115,7 @@ impl Time {
     }
 
     /// The time by which leases are judged.
-    pub(super) fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         let wall = self.reading().wall;
         let last = self.known().last;
         last.map_or(wall, |last| last.max(wall))
@@ -118,8 +123,8 @@ impl Time {
 
     /// Translates the mark of the last sweep. One that another machine left says nothing about this
     /// machine's monotonic clock: only the time since it was first seen here has provably passed.
-    pub(super) fn mark(&self, mark: Stamp) -> Stamp {
-        let Source::Database(clock) = &self.source else {
+    pub(crate) fn mark(&self, mark: Stamp) -> Stamp {
+        let Source::Server(clock) = &self.source else {
             return mark;
         };
         let Reading { boot, uptime, .. } = clock.read();
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_time_is_the_databases_whatever_this_machine_believes() {
-        let time = Time::of_database();
+        let time = Time::of_server();
         time.hear(THEN, time.uptime());
         let now = time.now();
         assert!(now >= THEN && now < THEN.plus(HOUR), "{now}");
@@ -169,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_was_long_under_way_does_not_set_the_time_back() {
-        let time = Time::of_database();
+        let time = Time::of_server();
         let hour_ago = time.uptime().saturating_sub(HOUR);
         time.hear(THEN.plus(HOUR / 2), time.uptime());
         time.hear(THEN, hour_ago);
@@ -181,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_time_is_never_behind_what_was_stored() {
-        let time = Time::of_database();
+        let time = Time::of_server();
         time.hear(THEN.minus(HOUR), time.uptime());
         time.stored(THEN);
         assert_eq!(time.now(), THEN);
@@ -192,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_mark_of_another_machine_counts_from_when_it_was_seen() {
-        let time = Time::of_database();
+        let time = Time::of_server();
         let boot = time.reading().boot;
         let foreign = Stamp {
             boot: boot ^ 1,

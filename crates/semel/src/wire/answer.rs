@@ -1,0 +1,324 @@
+//! The server's side: a call is checked against its caller's wall and carried out.
+
+use std::sync::Arc;
+
+use semel_core::ledger::codec::{encode_entry, encode_record};
+use semel_core::ledger::{Begin, Command, Record, Rejection, Resolution, Spec, Submit};
+use semel_core::{Digest, KeyHash, Payload, Verdict};
+
+use super::call::{Apply, Call};
+use super::fields::Malformed;
+use super::reply::{Answer, Hello, Part, Said};
+use super::scope::Caller;
+use super::wall::Wall;
+use super::{Brought, Bytes, PART_MAX, Subject};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::store::{Current, Logged, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored};
+
+/// How many pages of the log one call looks through for entries of its caller: beyond them the answer
+/// says how far it came, so that a busy neighbour cannot hold a call up.
+const LOG_PAGES_MAX: usize = 16;
+
+/// Answers one call of a caller.
+///
+/// # Errors
+/// Says why the bytes are no call; then nothing was done.
+pub async fn answer(
+    engine: &Engine,
+    caller: &Caller,
+    call: &[u8],
+) -> std::result::Result<Vec<u8>, Malformed> {
+    let call = Call::decode(call)?;
+    let said = said(engine, caller, call).await;
+    let answer = Answer {
+        now: engine.store().now(),
+        said: said.unwrap_or_else(Said::Failed),
+    };
+    Ok(answer.encode())
+}
+
+async fn said(engine: &Engine, caller: &Caller, call: Call) -> Result<Said> {
+    let needed = call.scope();
+    if caller.scope < needed {
+        return Err(StoreError::Forbidden(format!(
+            "this needs the scope `{}`, and the token has `{}`",
+            needed.as_str(),
+            caller.scope.as_str()
+        )));
+    }
+    let store = &**engine.store();
+    let namespace = &caller.namespace;
+    let wall = Wall { store, namespace };
+    Ok(match call {
+        Call::Hello => Said::Hello(Hello {
+            // A store without a number is one for tests.
+            store: store.id().await.ok(),
+            namespace: namespace.clone(),
+            scope: caller.scope,
+        }),
+        Call::Apply(apply) => applied(engine, caller, wall, *apply).await?,
+        Call::Load(key) => Said::Found(wall.load(&key).await?),
+        Call::LoadAt(place) => Said::Lies(wall.load_at(place).await?),
+        Call::Payload { place, offset } => Said::Payload(payload(wall, place, offset).await?),
+        Call::Append {
+            place,
+            fence,
+            chunks,
+        } => {
+            if !wall.has_place(place).await? {
+                return Err(StoreError::Corrupt(
+                    "a claimed operation is not there".to_owned(),
+                ));
+            }
+            store.append(place, fence, chunks).await?;
+            Said::Taken
+        }
+        Call::Discard { place, fence } => {
+            if wall.has_place(place).await? {
+                store.discard(place, fence).await?;
+            }
+            Said::Taken
+        }
+        Call::Stream { place, fence, skip } => {
+            let chunks = if wall.has_place(place).await? {
+                store.stream(place, fence).await?
+            } else {
+                vec![]
+            };
+            let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+            let mut rest = chunks.into_iter().skip(skip).peekable();
+            let chunks = part(&mut rest, |chunk| chunk.bytes.len());
+            let more = rest.peek().is_some();
+            Said::Stream { chunks, more }
+        }
+        Call::List(query) => Said::Page(list(wall, *query).await?),
+        Call::Log { after, limit } => log(wall, after, limit).await?,
+        Call::End => Said::End(store.end().await?),
+        Call::Standing => Said::Standing(store.standing().await?),
+    })
+}
+
+/// Takes as many as go into one answer, and at least one.
+fn part<T>(
+    rest: &mut std::iter::Peekable<impl Iterator<Item = T>>,
+    size: impl Fn(&T) -> usize,
+) -> Vec<T> {
+    let (mut taken, mut total) = (vec![], 0);
+    while let Some(next) = rest.next_if(|next| taken.is_empty() || total + size(next) <= PART_MAX) {
+        total += size(&next);
+        taken.push(next);
+    }
+    taken
+}
+
+async fn payload(wall: Wall<'_>, place: Place, offset: u64) -> Result<Option<Part>> {
+    if !wall.has_place(place).await? {
+        return Ok(None);
+    }
+    let whole = wall.store.payload(place).await?;
+    Ok(whole.map(|whole| {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let from = from.min(whole.len());
+        let to = whole.len().min(from.saturating_add(PART_MAX));
+        Part {
+            total: whole.len() as u64,
+            bytes: whole[from..to].to_vec(),
+        }
+    }))
+}
+
+async fn list(wall: Wall<'_>, mut query: Query) -> Result<Page> {
+    match &query.namespace {
+        Some(named) if named != wall.namespace => return Err(other_namespace(wall)),
+        Some(_) | None => query.namespace = Some(wall.namespace.clone()),
+    }
+    let page = wall.store.list(query).await?;
+    let mut own = vec![];
+    for stored in page.items {
+        // A list does not know whose a stub is.
+        if wall.has(&stored).await? {
+            own.push(Stored::new(stored.record, stored.place));
+        }
+    }
+    let mut rest = own.into_iter().peekable();
+    let size = |stored: &Stored| encode_record(&stored.record).len();
+    let items = part(&mut rest, size);
+    let next = match (rest.peek(), items.last()) {
+        (Some(_), Some(last)) => Some(last.place),
+        _ => page.next,
+    };
+    Ok(Page { items, next })
+}
+
+async fn log(wall: Wall<'_>, mut after: u64, limit: usize) -> Result<Said> {
+    let limit = limit.clamp(1, PAGE_MAX);
+    for _ in 0..LOG_PAGES_MAX {
+        let page = wall.store.log(after, limit).await?;
+        let Some(last) = page.last() else {
+            return Ok(Said::Log {
+                entries: vec![],
+                reached: after,
+                more: false,
+            });
+        };
+        after = last.seq;
+        let own = wall.own(page).await?;
+        if own.is_empty() {
+            continue;
+        }
+        let mut rest = own.into_iter().peekable();
+        let size = |logged: &Logged| encode_entry(&logged.entry).len();
+        let entries = part(&mut rest, size);
+        let cut = rest
+            .peek()
+            .and_then(|_| entries.last())
+            .map(|last| last.seq);
+        return Ok(Said::Log {
+            entries,
+            reached: cut.unwrap_or(after),
+            more: true,
+        });
+    }
+    Ok(Said::Log {
+        entries: vec![],
+        reached: after,
+        more: true,
+    })
+}
+
+fn other_namespace(wall: Wall<'_>) -> StoreError {
+    StoreError::Forbidden(format!(
+        "here it is always the namespace `{}`: another one takes another token",
+        wall.namespace
+    ))
+}
+
+async fn applied(engine: &Engine, caller: &Caller, wall: Wall<'_>, apply: Apply) -> Result<Said> {
+    let Apply {
+        subject,
+        command,
+        brought,
+    } = apply;
+    let command = match command {
+        Command::Begin(begin) => {
+            let spec = owned(caller, wall, &subject, begin.spec)?;
+            Command::Begin(Begin { spec, ..begin })
+        }
+        Command::Submit(submit) => {
+            let spec = owned(caller, wall, &subject, submit.spec)?;
+            Command::Submit(Submit { spec, ..submit })
+        }
+        Command::Renew(_)
+        | Command::Settle(_)
+        | Command::Expire(_)
+        | Command::Resolve(_)
+        | Command::Retry(_)
+        | Command::Cancel(_)
+        | Command::Forget(_) => {
+            match &subject.key {
+                Some(key) if KeyHash::of(wall.namespace, key) != subject.hash => {
+                    return Err(other_namespace(wall));
+                }
+                Some(_) => {}
+                // Only the hash is known, of which nobody can tell whose it is.
+                None => {
+                    if let Current::Absent(_) = wall.load(&subject.hash).await? {
+                        return Ok(refused(Rejection::NotFound, None));
+                    }
+                }
+            }
+            command
+        }
+        Command::Bury(_) | Command::Drop(_) | Command::Deliver(_) | Command::Adopt(_) => {
+            return Err(StoreError::Forbidden(format!(
+                "the server does `{}` itself",
+                command.name()
+            )));
+        }
+    };
+    if let Some((parent, _)) = &brought.parent
+        && let Current::Absent(_) = wall.load(parent).await?
+    {
+        let record = match wall.load(&subject.hash).await? {
+            Current::Absent(_) => None,
+            Current::Stored(stored) => Some(stored.record),
+        };
+        return Ok(refused(Rejection::Fenced, record));
+    }
+    check_payload(wall, &subject, &command, &brought).await?;
+    match engine.apply(&subject, &command, &brought).await {
+        Ok(applied) => Ok(Said::Applied {
+            reply: applied.reply,
+            current: applied.current,
+            at: applied.at,
+        }),
+        Err(Error::Refused(refusal)) => Ok(refused(refusal.rejection, refusal.record)),
+        Err(Error::Store(error)) => Err(error),
+        Err(other) => Err(StoreError::Refused(other.to_string())),
+    }
+}
+
+const fn refused(rejection: Rejection, record: Option<Arc<Record>>) -> Said {
+    Said::Refused { rejection, record }
+}
+
+/// Makes an operation the caller's own, or says that it cannot be.
+fn owned(caller: &Caller, wall: Wall<'_>, subject: &Subject, spec: Arc<Spec>) -> Result<Arc<Spec>> {
+    let named = spec.namespace == *wall.namespace;
+    if !named || KeyHash::of(wall.namespace, &spec.key) != subject.hash {
+        return Err(other_namespace(wall));
+    }
+    if spec.principal == caller.principal {
+        return Ok(spec);
+    }
+    Ok(Arc::new(Spec {
+        principal: caller.principal.clone(),
+        ..Spec::clone(&spec)
+    }))
+}
+
+/// Refuses an outcome whose bytes are not there or are others: nobody could read it afterwards.
+async fn check_payload(
+    wall: Wall<'_>,
+    subject: &Subject,
+    command: &Command,
+    brought: &Brought,
+) -> Result<()> {
+    let named = match command {
+        Command::Settle(settle) => match &settle.verdict {
+            Verdict::Done(outcome) => outcome.payload,
+            Verdict::NotDone { .. } | Verdict::Unknown { .. } => None,
+        },
+        Command::Resolve(resolve) => match &resolve.resolution {
+            Resolution::Done(outcome) => outcome.payload,
+            Resolution::NotDone => None,
+        },
+        _ => None,
+    };
+    let brought = match &brought.payload {
+        None => None,
+        Some(Bytes::Here(bytes)) => Some(Payload {
+            digest: Digest::of(bytes),
+            size: bytes.len() as u64,
+        }),
+        Some(Bytes::Streamed(fence)) => match wall.load(&subject.hash).await? {
+            Current::Stored(stored) if stored.record.operation().is_some() => {
+                let chunks = wall.store.stream(stored.place, *fence).await?;
+                let size = chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum();
+                let pieces = chunks.into_iter().map(|chunk| Ok(chunk.bytes));
+                let digest = Digest::of_pieces::<StoreError>(pieces)?;
+                Some(Payload { digest, size })
+            }
+            // Its pieces went with it, and the rules will not take the report.
+            Current::Stored(_) | Current::Absent(_) => return Ok(()),
+        },
+    };
+    if named == brought {
+        Ok(())
+    } else {
+        Err(StoreError::Refused(
+            "the answer that was sent is not the one that the outcome names".to_owned(),
+        ))
+    }
+}

@@ -1,0 +1,43 @@
+//! What a remote engine and its server say to each other.
+//!
+//! A client keeps its permits, its renewals and its waiting; the rules run where the store is. So it
+//! sends each command as it is, in the bytes of the core's codec, and hears what the rules said and what
+//! is stored. The format is private: a client and a server of the same version understand each other, and
+//! a newer message is refused as one.
+//!
+//! [`answer`] is the server's side, without HTTP: it keeps callers behind their wall. A record of another
+//! namespace is answered as if it were not there.
+
+mod answer;
+mod call;
+mod fields;
+mod reply;
+mod scope;
+#[cfg(test)]
+mod tests;
+mod wall;
+
+pub use self::answer::answer;
+pub use self::call::{Apply, Call};
+pub use self::fields::Malformed;
+pub use self::reply::{Answer, Hello, Part, Said};
+pub use self::scope::{Caller, Scope};
+pub use crate::engine::{Brought, Bytes, Subject};
+
+use crate::store::PAYLOAD_MAX;
+
+/// The format of messages that is written and understood here.
+pub const FORMAT: u8 = 1;
+
+/// The media type of a message.
+pub const MEDIA_TYPE: &str = "application/vnd.semel.engine";
+
+/// Where a server takes calls.
+pub const PATH: &str = "/v1/engine";
+
+/// The most bytes that a message may have: the largest payload, and what is around it.
+pub const MESSAGE_MAX: usize = PAYLOAD_MAX + (1 << 20);
+
+/// The most bytes of records, entries, pieces or payload that one answer brings; the next one goes on.
+/// At least one of them is always in it.
+pub(crate) const PART_MAX: usize = 8 << 20;
