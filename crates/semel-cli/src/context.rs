@@ -4,6 +4,7 @@ use std::path::Path;
 
 use semel::store::StoreError;
 use semel::{Engine, Error, Namespace};
+use tokio::sync::OnceCell;
 
 use crate::failure::Failure;
 use crate::printer::Printer;
@@ -14,13 +15,58 @@ use crate::settings::{Kind, Origin, SETTINGS, Settings, without_password};
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) printer: Printer,
+    /// The store, once it was opened.
+    engine: OnceCell<Engine>,
 }
 
 impl Context {
+    pub(crate) fn new(settings: Settings, printer: Printer) -> Self {
+        Self {
+            settings,
+            printer,
+            engine: OnceCell::new(),
+        }
+    }
+
     /// Opens the store; a file that is not there is made.
     pub(crate) async fn open(&self) -> Result<Engine, Failure> {
-        let redactor = self.settings.redactor()?;
-        Ok(Engine::open_redacting(&frugal(self.settings.store()), redactor).await?)
+        let engine = self.engine.get_or_try_init(async || self.engine().await);
+        engine.await.cloned()
+    }
+
+    async fn engine(&self) -> Result<Engine, Failure> {
+        let store = frugal(self.settings.store());
+        let builder = Engine::builder().redactor(self.settings.redactor()?);
+        if !self.is_remote() {
+            return Ok(builder.open(&store).await?);
+        }
+        let builder = match self.settings.get("token") {
+            "" => builder,
+            token => builder.token(token),
+        };
+        let engine = builder.open(&store).await?;
+        let (asked, own) = (self.settings.namespace(), engine.namespace());
+        if asked.is_some_and(|asked| asked != own.as_str()) {
+            let text = format!("the server lets this caller into the namespace `{own}` only");
+            return Err(Error::from(StoreError::Forbidden(text)).into());
+        }
+        Ok(engine)
+    }
+
+    /// Says whether a server keeps the ledger.
+    pub(crate) fn is_remote(&self) -> bool {
+        let store = self.settings.store();
+        let schemes = ["http:", "https:", "http+unix:"];
+        schemes.iter().any(|scheme| store.starts_with(scheme))
+    }
+
+    /// Finds out what has to be known before an operation can be named: the namespace, where a server
+    /// says which it is.
+    pub(crate) async fn prepare(&self) -> Result<(), Failure> {
+        if self.is_remote() {
+            self.open().await?;
+        }
+        Ok(())
     }
 
     /// Opens a store that must be there: a command that only looks must not make an empty one, and
@@ -54,7 +100,11 @@ impl Context {
             .fold(line, |line, word| format!("{line} {}", quoted(word)))
     }
 
+    /// Returns the namespace that was asked for, else the one that the store is used in.
     pub(crate) fn namespace(&self) -> Result<Namespace, Failure> {
+        if let (None, Some(engine)) = (self.settings.namespace(), self.engine.get()) {
+            return Ok(engine.namespace());
+        }
         Namespace::new(self.settings.get("namespace"))
             .map_err(|error| Failure::input(error.to_string()))
     }
@@ -63,7 +113,7 @@ impl Context {
 /// A command does one thing after the other: one connection to a server is enough for it, unless the URL
 /// says otherwise, and many commands at once leave room for each other.
 fn frugal(store: &str) -> String {
-    let is_server = ["postgres://", "postgresql://"];
+    let is_server = ["postgres://", "postgresql://", "http://", "https://"];
     let parameters = store.split_once('?').map(|(_, parameters)| parameters);
     let says = |parameter: &str| parameter.starts_with("connections=");
     if !is_server.iter().any(|scheme| store.starts_with(scheme))
@@ -94,6 +144,8 @@ mod tests {
         for (store, opened) in [
             ("sqlite:/a?b", "sqlite:/a?b"),
             ("postgres://h/d", "postgres://h/d?connections=1"),
+            ("http://h:1", "http://h:1?connections=1"),
+            ("http+unix:/a", "http+unix:/a"),
             (
                 "postgresql://h/d?sslmode=require",
                 "postgresql://h/d?sslmode=require&connections=1",

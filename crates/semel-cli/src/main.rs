@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         Ok(settings) => settings,
         Err(failure) => return printer.failure(&failure),
     };
-    let context = Context { settings, printer };
+    let context = Context::new(settings, printer);
     let code = match start(&context, args.verb) {
         Ok(code) => code,
         Err(failure) => context.printer.failure(&failure),

@@ -27,7 +27,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Where the ledger is: `sqlite:PATH` or `postgres://USER@HOST/DATABASE` [default: a file in the user's data directory]
+    /// Where the ledger is: `sqlite:PATH`, `postgres://USER@HOST/DATABASE` or `http://HOST:PORT` [default: a file in the user's data directory]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
 
@@ -39,8 +39,8 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) config: Option<PathBuf>,
 
-    /// The token for a remote store
-    #[arg(long, global = true, value_name = "TOKEN", hide = true)]
+    /// The token for a remote store; others on this machine can read it here, SEMEL_TOKEN they cannot
+    #[arg(long, global = true, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
 
     /// Answers with JSON on standard output

@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::probe::{self, Found};
 
 pub(crate) async fn run(context: &Context, args: &Ensure) -> Result<ExitCode, Failure> {
+    context.prepare().await?;
     let mut job = Job::new(context, &args.common)?.check(&args.check)?;
     let signals = listen()?;
     if is_so(&job, &args.check, &signals).await? {

@@ -132,6 +132,12 @@ impl Settings {
         &self.values[name].origin
     }
 
+    /// Returns the namespace, if one was asked for.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        let value = &self.values["namespace"];
+        (value.origin != Origin::Default).then_some(value.text.as_str())
+    }
+
     /// Returns the store's URL.
     pub(crate) fn store(&self) -> &str {
         self.get("store")

@@ -13,6 +13,7 @@ mod orders;
 mod output;
 mod postgres;
 mod redaction;
+mod remote;
 mod resolve;
 mod run;
 mod samples;

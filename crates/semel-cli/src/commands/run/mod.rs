@@ -23,10 +23,11 @@ use crate::failure::Failure;
 use crate::order;
 
 pub(crate) async fn run(context: &Context, args: &Run) -> Result<ExitCode, Failure> {
-    let job = Job::new(context, &args.common)?;
     if matches!(args.class, Some(ClassWord::Safe)) {
-        return unrecorded(&job, args).await;
+        return unrecorded(&Job::new(context, &args.common)?, args).await;
     }
+    context.prepare().await?;
+    let job = Job::new(context, &args.common)?;
     let mut job = job.policy(args.class, policy(args)?);
     if let Some(probe) = &args.probe {
         job = job.probe(probe)?;
