@@ -3,6 +3,7 @@
 mod holds;
 mod lost;
 mod strange;
+mod tls;
 mod walls;
 
 use std::sync::Arc;
