@@ -18,7 +18,8 @@ pub(crate) async fn run(context: &Context) -> Result<ExitCode, Failure> {
     let settings = &context.settings;
     let config = settings.server()?;
     log(settings.get("serve.log"));
-    let engine = Engine::open_redacting(settings.store(), settings.redactor()?).await?;
+    let engine = Engine::builder().redactor(settings.redactor()?);
+    let engine = engine.open(settings.store()).await?;
     let service = Service::open(engine, config).await.map_err(failure)?;
     let store = settings.shown_store();
     tracing::info!(address = service.address(), store, "listening");

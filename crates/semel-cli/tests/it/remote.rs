@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::sync::Arc;
 
+use semel::Scope;
 use semel::store::sqlite::SqliteStore;
-use semel::wire::Scope;
 use semel_testkit::remote::{Server, Trouble, caller};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;

@@ -2,6 +2,7 @@
 
 mod body;
 mod calls;
+mod engine;
 mod gate;
 mod health;
 mod operations;
@@ -24,7 +25,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use semel::{Engine, Timestamp};
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -298,6 +299,8 @@ pub(crate) fn service(
         .routes(routes!(health::metrics))
         .split_for_parts();
     let server = Server::new(engine, config, stop, &openapi);
+    // It is no part of the API: its bytes change with the version.
+    let api = api.route(semel::wire::PATH, post(engine::call));
     let inside = api.layer(middleware::from_fn_with_state(
         server.clone(),
         gate::authenticate,

@@ -7,9 +7,9 @@ use semel::store::{AbsentAsOf, Commit, Current, Expected, Guard, Place, Store};
 use semel_core::ledger::{Command, Delivery, Expire, Record, StateKind, Version};
 use semel_core::{Digest, KeyHash, Namespace, Verdict};
 
+use super::cases;
 use super::hand::{Asked, begin, complete, done, hash, settle, spec, stored};
 use super::{Bed, START};
-use super::{case, cases};
 
 cases![
     behaviour: [

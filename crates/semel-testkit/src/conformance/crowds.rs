@@ -7,9 +7,9 @@ use semel::store::{Commit, Current, Guard, PAGE_MAX, Place, Store};
 use semel_core::ledger::{Command, Delivery, Record, Version};
 use tokio::task::JoinSet;
 
+use super::cases;
 use super::hand::{Asked, begin, complete, done, hash, spec, stored};
 use super::{Bed, START};
-use super::{case, cases};
 
 cases![
     behaviour: [

@@ -8,9 +8,9 @@ use semel_core::clock::Stamp;
 use semel_core::ledger::{Fence, Spec, StateKind};
 use tokio::task::JoinSet;
 
+use super::cases;
 use super::hand::{begin, complete, done, hash, spec, stored};
 use super::{Bed, START};
-use super::{case, cases};
 
 cases![
     behaviour: [

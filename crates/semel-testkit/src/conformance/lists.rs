@@ -10,10 +10,10 @@ use semel_core::ledger::{
 };
 use semel_core::{Effect, Label, Namespace, Outcome, Verdict};
 
+use super::cases;
 use super::hand::AFTER_LEASE;
 use super::hand::{Asked, begin, complete, done, hash, outcome, settle, spec, stored};
 use super::{Bed, START};
-use super::{case, cases};
 
 cases![
     behaviour: [

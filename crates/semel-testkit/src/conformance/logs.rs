@@ -7,9 +7,9 @@ use semel::store::{Logged, PAGE_MAX, Pass, Place, Progress, Store};
 use semel_core::clock::Stamp;
 use semel_core::ledger::Command;
 
+use super::cases;
 use super::hand::{begin, complete, spec};
 use super::{Bed, START};
-use super::{case, cases};
 
 cases![
     behaviour: [

@@ -45,14 +45,14 @@ macro_rules! cases {
     (behaviour: [$($name:ident),* $(,)?], storage: [$($other:ident),* $(,)?] $(,)?) => {
         /// The cases of this group.
         pub const CASES: &[$crate::conformance::Case] =
-            &[$(case!($name),)* $(case!($other)),*];
+            &[$($crate::conformance::case!($name),)* $($crate::conformance::case!($other)),*];
 
         /// Those that a remote engine passes, too.
-        pub const BEHAVIOUR: &[$crate::conformance::Case] = &[$(case!($name)),*];
+        pub const BEHAVIOUR: &[$crate::conformance::Case] = &[$($crate::conformance::case!($name)),*];
     };
     ($($name:ident),* $(,)?) => {
         /// The cases of this group.
-        pub const CASES: &[$crate::conformance::Case] = &[$(case!($name)),*];
+        pub const CASES: &[$crate::conformance::Case] = &[$($crate::conformance::case!($name)),*];
     };
 }
 

@@ -7,9 +7,9 @@ use semel_core::Verdict;
 use semel_core::ledger::{Command, Delivery, Fence, Order, Spec};
 use semel_core::{Digest, Effect, Label, Outcome, Payload};
 
+use super::cases;
 use super::hand::{Asked, Brought, begin, complete, done, hash, settle, spec, stored};
 use super::{Bed, START};
-use super::{case, cases};
 
 cases![
     behaviour: [

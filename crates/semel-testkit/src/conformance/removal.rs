@@ -10,8 +10,8 @@ use semel_core::ledger::{
 use tokio::task::JoinSet;
 
 use super::Bed;
+use super::cases;
 use super::hand::{Asked, begin, complete, hash, spec, stored};
-use super::{case, cases};
 
 cases![
     a_dropped_stub_leaves_only_its_log,

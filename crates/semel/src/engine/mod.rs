@@ -30,7 +30,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use semel_core::ledger::{Begin, Fence, Holder, Record, Reply};
+use semel_core::ledger::{Begin, Command, Fence, Holder, Record, Reply};
 use semel_core::{AttemptId, Key, Label, Namespace, Redactor, Timestamp};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;

@@ -23,7 +23,7 @@ use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use semel_core::clock::{Reading, Stamp};
 use semel_core::ledger::{Command, Fence, Record, Rejection, Reply};
-use semel_core::{Digest, KeyHash, Namespace, Timestamp};
+use semel_core::{Digest, KeyHash, Namespace, Scope, Timestamp};
 use tokio::time::Instant;
 
 use self::pool::{Heard, Pool};
@@ -134,7 +134,7 @@ impl RemoteStore {
             hello: Hello {
                 store: None,
                 namespace: Namespace::default(),
-                scope: wire::Scope::Read,
+                scope: Scope::Read,
             },
             notes: None,
             passed_over: PassedOver::default(),
@@ -164,8 +164,8 @@ impl RemoteStore {
 
     /// Returns what the owner of the token may do.
     #[must_use]
-    pub fn scope(&self) -> &'static str {
-        self.hello.scope.as_str()
+    pub const fn scope(&self) -> Scope {
+        self.hello.scope
     }
 
     /// Has the server carry a command out.

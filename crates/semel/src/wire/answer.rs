@@ -7,9 +7,9 @@ use semel_core::ledger::{Begin, Command, Record, Rejection, Resolution, Spec, Su
 use semel_core::{Digest, KeyHash, Payload, Verdict};
 
 use super::call::{Apply, Call};
+use super::caller::Caller;
 use super::fields::Malformed;
 use super::reply::{Answer, Hello, Part, Said};
-use super::scope::Caller;
 use super::wall::Wall;
 use super::{Brought, Bytes, PART_MAX, Subject};
 use crate::engine::Engine;
@@ -40,7 +40,7 @@ pub async fn answer(
 
 async fn said(engine: &Engine, caller: &Caller, call: Call) -> Result<Said> {
     let needed = call.scope();
-    if caller.scope < needed {
+    if !caller.scope.includes(needed) {
         return Err(StoreError::Forbidden(format!(
             "this needs the scope `{}`, and the token has `{}`",
             needed.as_str(),

@@ -1,11 +1,10 @@
 //! What a client asks.
 
-use semel_core::KeyHash;
 use semel_core::ledger::{Command, Fence};
+use semel_core::{KeyHash, Scope};
 
 use super::FORMAT;
 use super::fields::{Malformed, Reader, Result, Writer, wrong};
-use super::scope::Scope;
 use crate::engine::{Brought, Bytes, Subject};
 use crate::store::{Chunk, Place, Query};
 

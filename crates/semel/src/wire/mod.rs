@@ -10,18 +10,18 @@
 
 mod answer;
 mod call;
+mod caller;
 mod fields;
 mod reply;
-mod scope;
 #[cfg(test)]
 mod tests;
 mod wall;
 
 pub use self::answer::answer;
 pub use self::call::{Apply, Call};
+pub use self::caller::Caller;
 pub use self::fields::Malformed;
 pub use self::reply::{Answer, Hello, Part, Said};
-pub use self::scope::{Caller, Scope};
 pub use crate::engine::{Brought, Bytes, Subject};
 
 use crate::store::PAYLOAD_MAX;

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use semel_core::ledger::{AttemptKind, Grant, Ordered, Record, Rejection, Reply, Reported};
-use semel_core::{Effect, Namespace, Timestamp};
+use semel_core::{Effect, Namespace, Scope, Timestamp};
 
 use super::FORMAT;
 use super::fields::{Malformed, Reader, Result, Writer, wrong};
-use super::scope::Scope;
 use crate::store::{Chunk, Current, Logged, Moved, Page, Standing, StoreError, Stored};
 
 /// An answer, and the time when it was given.
@@ -123,7 +122,7 @@ fn put(w: &mut Writer, said: &Said) {
             w.byte(0);
             w.option(hello.store.as_deref(), Writer::text);
             w.text(hello.namespace.as_str());
-            w.byte(hello.scope.code());
+            w.text(hello.scope.as_str());
         }
         Said::Applied { reply, current, at } => {
             w.byte(1);
@@ -192,7 +191,7 @@ fn get(r: &mut Reader<'_>) -> Result<Said> {
         0 => Said::Hello(Hello {
             store: r.option("the store", |r| r.string("the store"))?,
             namespace: r.namespace()?,
-            scope: Scope::from_code(r.byte("the scope")?).ok_or_else(|| wrong("the scope"))?,
+            scope: Scope::from_word(r.text("the scope")?).ok_or_else(|| wrong("the scope"))?,
         }),
         1 => Said::Applied {
             reply: get_reply(r)?,

@@ -9,7 +9,7 @@ use semel_core::ledger::{
 };
 use semel_core::{
     AttemptId, Class, Digest, Effect, Fingerprint, Input, Key, KeyHash, Label, Lease, Namespace,
-    Policy, Timestamp,
+    Policy, Scope, Timestamp,
 };
 
 use super::*;

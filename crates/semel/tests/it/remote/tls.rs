@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use semel::Scope;
 use semel::remote::RemoteStore;
 use semel::store::StoreError;
-use semel::wire::Scope;
 use semel_testkit::certificates::{Authority, Vouched};
 use semel_testkit::remote::{Server, caller};
 use tokio::io::copy_bidirectional;

@@ -4,8 +4,8 @@ use semel::core::ledger::{Command, Fence, Horizon, Record, Settle, StateKind};
 use semel::core::{Digest, KeyHash, Verdict};
 use semel::remote::{RemoteStore, Told};
 use semel::store::{Chunk, Current, Query, StoreError};
-use semel::wire::{Brought, Bytes, Scope, Subject};
-use semel::{AttemptId, Effect, Engine, Error, Label, Namespace, Outcome, Payload};
+use semel::wire::{Brought, Bytes, Subject};
+use semel::{AttemptId, Effect, Engine, Error, Label, Namespace, Outcome, Payload, Scope};
 use semel_testkit::remote::{Server, caller};
 
 use super::{key, open, order, permit, server, stored};

@@ -1,0 +1,47 @@
+//! Engines on other machines (`--store http://…`): their commands in the bytes that they and this server
+//! understand, and nobody else.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use semel::wire;
+
+use super::problem::Problem;
+use super::{Asked, Server, body};
+use crate::auth::{Caller, Scope};
+
+/// Answers one call of a remote engine. The call names the scope that it needs; the answer says so when
+/// the caller has less.
+pub(super) async fn call(
+    State(server): State<Server>,
+    caller: Caller,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    let limits = server.limits();
+    let bodies = &server.0.bodies;
+    // A report brings its whole answer along, so it may be larger than what others send.
+    let received = body::read(asked.0, bodies, wire::MESSAGE_MAX, limits.read).await?;
+    let caller = wire::Caller {
+        namespace: caller.namespace,
+        scope: match caller.scope {
+            Scope::Read => semel::Scope::Read,
+            Scope::Write => semel::Scope::Write,
+            Scope::Operate => semel::Scope::Operate,
+            Scope::Admin => semel::Scope::Admin,
+        },
+        principal: caller.principal,
+    };
+    let answer = wire::answer(server.engine(), &caller, &received.bytes);
+    let answer = tokio::time::timeout(limits.deadline, answer);
+    let answer = answer
+        .await
+        .map_err(|_| Problem::timeout(limits.deadline))?
+        .map_err(|malformed| Problem::input(malformed.to_string()))?;
+    let mut response = Response::new(Body::from(answer));
+    let media_type = HeaderValue::from_static(wire::MEDIA_TYPE);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
+    Ok(response)
+}

@@ -1,0 +1,3 @@
+//! The server as those meet it who speak to it from afar.
+
+mod remote;
