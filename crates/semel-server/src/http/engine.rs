@@ -9,7 +9,7 @@ use semel::wire;
 
 use super::problem::Problem;
 use super::{Asked, Server, body};
-use crate::auth::{Caller, Scope};
+use crate::auth::Caller;
 
 /// Answers one call of a remote engine. The call names the scope that it needs; the answer says so when
 /// the caller has less.
@@ -24,12 +24,7 @@ pub(super) async fn call(
     let received = body::read(asked.0, bodies, wire::MESSAGE_MAX, limits.read).await?;
     let caller = wire::Caller {
         namespace: caller.namespace,
-        scope: match caller.scope {
-            Scope::Read => semel::Scope::Read,
-            Scope::Write => semel::Scope::Write,
-            Scope::Operate => semel::Scope::Operate,
-            Scope::Admin => semel::Scope::Admin,
-        },
+        scope: caller.scope,
         principal: caller.principal,
     };
     let answer = wire::answer(server.engine(), &caller, &received.bytes);

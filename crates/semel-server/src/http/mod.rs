@@ -243,7 +243,7 @@ where
     let limits = server.limits();
     let received = body::read(asked.0, &server.0.bodies, limits.body, limits.read).await?;
     match Calls::read(&received.bytes)? {
-        Calls::One(call) => json(answer(body::parse(call)?).await?),
+        Calls::One(call) => json(Box::pin(answer(body::parse(call)?)).await?),
         Calls::Many(calls) => {
             let body = answer_each(&calls, answer).await;
             json(Answer { status: 200, body })
@@ -264,7 +264,7 @@ where
 {
     let limits = server.limits();
     let received = body::read(asked.0, &server.0.bodies, limits.body, limits.read).await?;
-    json(answer(body::parse(&received.bytes)?).await?)
+    json(Box::pin(answer(body::parse(&received.bytes)?)).await?)
 }
 
 /// Makes a response of an answer.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use semel_core::ledger::codec::{encode_entry, encode_record};
 use semel_core::ledger::{Begin, Command, Record, Rejection, Resolution, Spec, Submit};
-use semel_core::{Digest, KeyHash, Payload, Verdict};
+use semel_core::{Digest, KeyHash, Verdict};
 
 use super::call::{Apply, Call};
 use super::caller::Caller;
@@ -298,23 +298,21 @@ async fn check_payload(
     };
     let brought = match &brought.payload {
         None => None,
-        Some(Bytes::Here(bytes)) => Some(Payload {
-            digest: Digest::of(bytes),
-            size: bytes.len() as u64,
-        }),
+        Some(Bytes::Here(bytes)) => Some((Digest::of(bytes), bytes.len() as u64)),
         Some(Bytes::Streamed(fence)) => match wall.load(&subject.hash).await? {
             Current::Stored(stored) if stored.record.operation().is_some() => {
                 let chunks = wall.store.stream(stored.place, *fence).await?;
                 let size = chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum();
                 let pieces = chunks.into_iter().map(|chunk| Ok(chunk.bytes));
                 let digest = Digest::of_pieces::<StoreError>(pieces)?;
-                Some(Payload { digest, size })
+                Some((digest, size))
             }
             // Its pieces went with it, and the rules will not take the report.
             Current::Stored(_) | Current::Absent(_) => return Ok(()),
         },
     };
-    if named == brought {
+    // What the caller redacted itself is marked as such, and is what it brings.
+    if named.map(|payload| (payload.digest, payload.size)) == brought {
         Ok(())
     } else {
         Err(StoreError::Refused(

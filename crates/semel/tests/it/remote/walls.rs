@@ -304,10 +304,7 @@ async fn an_outcome_comes_with_the_answer_that_it_names() {
         hash: KeyHash::of(&engine.namespace(), held.key()),
         key: Some(held.key().clone()),
     };
-    let named = |bytes: &[u8]| Payload {
-        digest: Digest::of(bytes),
-        size: bytes.len() as u64,
-    };
+    let named = Payload::of;
     let settle = |payload| {
         Command::Settle(Settle {
             attempt: held.attempt_id().clone(),
