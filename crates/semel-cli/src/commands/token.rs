@@ -24,11 +24,7 @@ pub(crate) async fn run(context: &Context, args: &Token) -> Result<ExitCode, Fai
 
 /// Tokens are made where the store is: whoever asks a server has one already.
 fn refuse_remote(context: &Context) -> Result<(), Failure> {
-    let store = context.settings.store();
-    let is_remote = ["http://", "https://"]
-        .iter()
-        .any(|scheme| store.starts_with(scheme));
-    if !is_remote {
+    if !context.is_remote() {
         return Ok(());
     }
     let text = format!(

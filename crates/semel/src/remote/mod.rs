@@ -23,7 +23,7 @@ use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use semel_core::clock::{Reading, Stamp};
 use semel_core::ledger::{Command, Fence, Record, Rejection, Reply};
-use semel_core::{Digest, KeyHash, Namespace, Scope, Timestamp};
+use semel_core::{Digest, KeyHash, Namespace, Scope, Timestamp, TokenId, TokenRecord};
 use tokio::time::Instant;
 
 use self::pool::{Heard, Pool};
@@ -295,6 +295,9 @@ fn strange() -> StoreError {
     )
 }
 
+/// What is said of tokens.
+const TOKENS: &str = "tokens are made, listed and revoked";
+
 /// Says that something is done where the store is.
 fn elsewhere(what: &str) -> StoreError {
     StoreError::Refused(format!(
@@ -545,6 +548,26 @@ impl Store for RemoteStore {
 
     fn adopted(&self) -> Pending<'_, Result<()>> {
         Box::pin(async { Err(elsewhere("a copy is adopted")) })
+    }
+
+    fn add_token(&self, _token: TokenRecord) -> Pending<'_, Result<bool>> {
+        Box::pin(async { Err(elsewhere(TOKENS)) })
+    }
+
+    fn token(&self, _id: TokenId) -> Pending<'_, Result<Option<TokenRecord>>> {
+        Box::pin(async { Err(elsewhere(TOKENS)) })
+    }
+
+    fn tokens(
+        &self,
+        _after: Option<TokenId>,
+        _limit: usize,
+    ) -> Pending<'_, Result<Vec<TokenRecord>>> {
+        Box::pin(async { Err(elsewhere(TOKENS)) })
+    }
+
+    fn revoke_token(&self, _id: TokenId, _at: Timestamp) -> Pending<'_, Result<bool>> {
+        Box::pin(async { Err(elsewhere(TOKENS)) })
     }
 
     /// The server tidies up.
