@@ -159,8 +159,9 @@ async fn every_refusal_says_the_same_and_the_log_can_say_why(world: World) {
             error.retryable(),
         );
         let message = "there is no token, or it is not a valid one".to_owned();
-        let hint = Some("give a valid token; `semel token create` makes one");
-        assert_eq!(told, ("unauthorized", message, hint, false));
+        let hint = "give a token that the server knows (--token, SEMEL_TOKEN); `semel token create` makes \
+                    one where the store is";
+        assert_eq!(told, ("unauthorized", message, Some(hint), false));
     }
     assert!(engine.authenticate(&token.reveal()).await.is_ok());
 }
