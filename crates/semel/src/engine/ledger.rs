@@ -9,6 +9,7 @@ use semel_core::ledger::{
 use semel_core::{Key, KeyHash, Namespace, Payload, Redactor, Timestamp};
 
 use super::inject::Faults;
+use super::tally::{Happened, Tally};
 use super::wait::Waiters;
 use crate::error::{Error, Refusal, Result};
 use crate::store::{Change, Commit, Current, Expected, Guard, NewPayload, Store, StoreError};
@@ -29,6 +30,7 @@ pub(crate) struct Ledger {
     pub(crate) redactor: Redactor,
     pub(crate) waiters: Waiters,
     pub(crate) faults: Faults,
+    pub(crate) tally: Tally,
 }
 
 /// Which operation a command is for.
@@ -193,8 +195,10 @@ impl Ledger {
                     let current = known.current();
                     let change = change(subject, current, command, *write, brought, guard, now);
                     let (change, reply, after) = change;
+                    let happened = Happened::of(&change.entry.events);
                     match self.store.commit(change).await? {
                         Commit::Done(current) => {
+                            self.tally.wrote(happened);
                             self.dispatch(subject, &after);
                             (Ok(reply), current)
                         }
@@ -217,6 +221,7 @@ impl Ledger {
             };
             return match answer {
                 Ok(Reply::Refused(rejection)) | Err(rejection) => {
+                    self.tally.refused(rejection);
                     Err(subject.refused(rejection, &current))
                 }
                 Ok(reply) => Ok(Applied {

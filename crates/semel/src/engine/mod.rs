@@ -21,6 +21,7 @@ mod renew;
 mod replays;
 mod request;
 mod sweep;
+mod tally;
 mod tokens;
 mod transaction;
 mod verify;
@@ -50,6 +51,7 @@ pub use self::redaction::redacted_answer;
 pub use self::replays::Replayed;
 pub use self::request::{Request, WAIT_MAX};
 pub use self::sweep::Swept;
+pub use self::tally::Tally;
 pub use self::tokens::{NewToken, Revoked};
 pub use self::verify::{Difference, Verified};
 
@@ -189,6 +191,7 @@ impl Builder {
                 redactor: self.redactor,
                 waiters: wait::Waiters::default(),
                 faults: inject::Faults::default(),
+                tally: Tally::default(),
             },
             renewals: Arc::new(Renewals::default()),
             runtime: Handle::current(),

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::RuntimeFlavor;
 
+use super::Sizes;
+
 /// The most items that may wait; beyond it the store says that it is not available, since memory
 /// must stay bounded whatever the load.
 pub const QUEUE_MAX: usize = 65_536;
@@ -64,6 +66,7 @@ struct Shared<S: Sink> {
     watch: Condvar,
     /// Wakes whoever closes the group.
     end: Condvar,
+    sizes: Sizes,
 }
 
 struct State<S: Sink> {
@@ -138,6 +141,7 @@ impl<S: Sink> Group<S> {
             work: Condvar::new(),
             watch: Condvar::new(),
             end: Condvar::new(),
+            sizes: Sizes::default(),
         });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name(name.to_owned());
@@ -146,6 +150,11 @@ impl<S: Sink> Group<S> {
             shared,
             writer: Some(writer),
         })
+    }
+
+    /// Returns how many items were written together.
+    pub fn sizes(&self) -> &Sizes {
+        &self.shared.sizes
     }
 
     /// Hands an item in: written in this very thread when nobody else waits and `direct` allows
@@ -202,6 +211,7 @@ impl<S: Sink> Held<'_, S> {
 
     fn write(&mut self, items: &mut Vec<S::Item>) {
         let begun = Instant::now();
+        self.shared.sizes.add(items.len());
         self.sink().write(items);
         self.slow = begun.elapsed() > DIRECT_MAX;
     }

@@ -6,6 +6,7 @@ pub mod group;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod sizes;
 pub mod sqlite;
 mod standing;
 #[cfg(any(feature = "postgres", feature = "remote"))]
@@ -25,6 +26,7 @@ use semel_core::ledger::{Entry, Fence, Record, StateKind, Version};
 use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp, TokenId, TokenRecord};
 use tokio::sync::mpsc;
 
+pub use self::sizes::{SIZE_CLASSES, Sizes};
 pub use self::standing::{Moved, Origin, Stage, Standing};
 #[cfg(any(feature = "postgres", feature = "remote"))]
 pub(crate) use self::state::state_directory;
@@ -118,6 +120,11 @@ pub trait Store: Send + Sync + Debug {
     /// tell. Some may be missed: whoever waits looks now and then as well.
     fn listen(&self) -> Pending<'_, Result<Option<mpsc::Receiver<KeyHash>>>> {
         Box::pin(async { Ok(None) })
+    }
+
+    /// Returns how many changes were committed together, where the store groups them.
+    fn sizes(&self) -> Option<&Sizes> {
+        None
     }
 
     /// Returns the store if it is in PostgreSQL, where a transaction of the caller's own can settle.

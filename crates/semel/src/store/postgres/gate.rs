@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use crate::store::group::{GROUP_MAX, QUEUE_MAX};
-use crate::store::{Result, StoreError};
+use crate::store::{Result, Sizes, StoreError};
 
 /// How many items must wait before another worker takes some of them: together they cost less.
 const CROWD: usize = 64;
@@ -22,6 +22,7 @@ pub(super) struct Gate<T> {
     work: Arc<Work<T>>,
     /// How many more may help.
     helpers: Arc<Semaphore>,
+    sizes: Arc<Sizes>,
 }
 
 impl<T> fmt::Debug for Gate<T> {
@@ -40,11 +41,17 @@ impl<T: Send + 'static> Gate<T> {
         W: Future<Output = ()> + Send + 'static,
     {
         let (queue, items) = mpsc::channel(QUEUE_MAX);
+        let sizes = Arc::new(Sizes::default());
+        let counted = Arc::clone(&sizes);
         let gate = Self {
             queue,
             items: Arc::new(Mutex::new(items)),
-            work: Arc::new(move |group| Box::pin(work(group))),
+            work: Arc::new(move |group| {
+                counted.add(group.len());
+                Box::pin(work(group))
+            }),
             helpers: Arc::new(Semaphore::new(workers.saturating_sub(1))),
+            sizes,
         };
         let (items, work) = (Arc::clone(&gate.items), Arc::clone(&gate.work));
         tokio::spawn(async move {
@@ -58,6 +65,11 @@ impl<T: Send + 'static> Gate<T> {
             }
         });
         gate
+    }
+
+    /// Returns how many items were worked on together.
+    pub(super) fn sizes(&self) -> &Sizes {
+        &self.sizes
     }
 
     /// Lets an item wait, unless too many do.

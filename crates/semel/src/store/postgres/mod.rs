@@ -44,7 +44,7 @@ use super::bytes::{pack, read_progress, read_stamp, write_progress, write_stamp}
 use super::time::Time;
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, Moved, Origin, Page, Pending,
-    Place, Progress, Query, Result, Standing, Store, StoreError, Stored, state_directory,
+    Place, Progress, Query, Result, Sizes, Standing, Store, StoreError, Stored, state_directory,
 };
 use crate::clock::Clock;
 
@@ -323,6 +323,10 @@ impl Store for PostgresStore {
 
     fn has_gaps(&self) -> bool {
         true
+    }
+
+    fn sizes(&self) -> Option<&Sizes> {
+        Some(self.changes.sizes())
     }
 
     fn sweep_mark(&self, next: Option<Stamp>) -> Pending<'_, Result<Option<Stamp>>> {

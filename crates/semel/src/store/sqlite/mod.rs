@@ -40,7 +40,7 @@ use super::bytes;
 use super::group::{Direct, Group, Refused};
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Logged, Moved, NewPayload, Origin, Page, Pending,
-    Place, Progress, Query, Result, Standing, Store, StoreError, Stored,
+    Place, Progress, Query, Result, Sizes, Standing, Store, StoreError, Stored,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -372,6 +372,10 @@ impl Store for SqliteStore {
             let progress = stored.map(|bytes| bytes::read_progress(&bytes)).transpose();
             self.named(progress.map(Option::unwrap_or_default))
         })
+    }
+
+    fn sizes(&self) -> Option<&Sizes> {
+        Some(self.group.sizes())
     }
 
     fn as_sqlite(&self) -> Option<&SqliteStore> {
