@@ -39,6 +39,7 @@ pub mod store;
 #[cfg(any(feature = "postgres", feature = "remote"))]
 mod tls;
 mod token_view;
+pub mod trace;
 pub mod view;
 #[doc(hidden)]
 pub mod wire;
