@@ -5,6 +5,9 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::notify::Secret;
+use crate::outbound::Url;
+
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
@@ -83,6 +86,17 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
+/// Who is told of doubts and of dead operations.
+#[derive(Clone, Debug, Default)]
+pub struct Notify {
+    /// A line of shell that is run for each.
+    pub command: Option<String>,
+    /// An address that each is sent to.
+    pub webhook: Option<Url>,
+    /// What it is signed with.
+    pub secret: Option<Secret>,
+}
+
 /// What a server is told.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -98,6 +112,10 @@ pub struct Config {
     pub origins: Vec<String>,
     /// How many calls a token may make each second.
     pub rate_limit: Option<NonZeroU32>,
+    /// Who is told of doubts and of dead operations.
+    pub notify: Notify,
+    /// Where spans of requests are sent to; only builds with the feature `otlp` send them.
+    pub otlp: Option<Url>,
     /// How much of everything there may be.
     pub limits: Limits,
 }
@@ -113,6 +131,8 @@ impl Config {
             hosts: vec![],
             origins: vec![],
             rate_limit: None,
+            notify: Notify::default(),
+            otlp: None,
             limits: Limits::default(),
         }
     }

@@ -11,8 +11,12 @@ mod feed;
 mod http;
 mod listener;
 mod metrics;
+mod notify;
+mod outbound;
 mod patient;
 mod rate;
+#[cfg_attr(not(feature = "otlp"), path = "no_span.rs")]
+mod span;
 mod tls;
 mod tokens;
 mod trace;
@@ -25,10 +29,16 @@ use semel::Engine;
 use semel::core::token::TokenState;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-pub use self::config::{Auth, Config, Limits, Listen, Tls};
+pub use self::config::{Auth, Config, Limits, Listen, Notify, Tls};
+pub use self::notify::Secret;
+pub use self::outbound::Url;
 
 use self::connection::{Connection, serve};
+use self::http::Server;
 use self::listener::Listener;
+use self::metrics::Counts;
+use self::notify::Channel;
+use self::span::Exporting;
 use self::tls::Encryption;
 
 /// The pause after a connection could not be accepted: there may be no file descriptor left.
@@ -57,6 +67,12 @@ pub enum StartError {
     /// The certificate or its key cannot be used.
     #[error("{0}")]
     Tls(String),
+    /// Nobody can be told anything in the way that is set.
+    #[error("notify: {0}")]
+    Notify(String),
+    /// Traces cannot be sent.
+    #[error("serve.otlp: {0}")]
+    Otlp(String),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] semel::Error),
@@ -66,6 +82,9 @@ pub enum StartError {
 pub struct Service {
     listener: Listener,
     encryption: Option<Encryption>,
+    server: Server,
+    channels: Vec<Channel>,
+    exporting: Option<Exporting>,
     router: Router,
     config: Config,
     stop: watch::Sender<bool>,
@@ -114,6 +133,8 @@ impl Service {
         }
         let encryption = config.tls.as_ref().map(Encryption::new).transpose();
         let encryption = encryption.map_err(StartError::Tls)?;
+        let channels = Channel::all(&config.notify).map_err(StartError::Notify)?;
+        let destination = span::destination(&config).map_err(StartError::Otlp)?;
         let opened = Listener::open(&config.listen).await;
         let listener = opened.map_err(|source| StartError::Listen {
             place: place.clone(),
@@ -122,10 +143,14 @@ impl Service {
         let address = listener.address(encryption.is_some());
         let address = address.map_err(|source| StartError::Listen { place, source })?;
         let (stop, stopped) = watch::channel(false);
-        let (_, router) = http::service(engine, config.clone(), stopped);
+        let (server, router) = http::service(engine, config.clone(), stopped);
+        let exporting = destination.map(|to| server.exporter().start(to));
         Ok(Self {
             listener,
             encryption,
+            server,
+            channels,
+            exporting,
             router,
             config,
             stop,
@@ -153,6 +178,11 @@ impl Service {
             .encryption
             .clone()
             .map(|it| tokio::spawn(it.keep_fresh()));
+        let told = Arc::clone(self.server.counts().notify());
+        let notifying = (!self.channels.is_empty()).then(|| {
+            let engine = self.server.engine().clone();
+            tokio::spawn(notify::run(engine, self.channels, told, stop.clone()))
+        });
         let places = Arc::new(Semaphore::new(self.config.limits.connections));
         // Every connection holds a sender: when all are gone, all connections are.
         let (alive, mut all_gone) = mpsc::channel::<()>(1);
@@ -183,9 +213,10 @@ impl Service {
                 stop: stop.clone(),
             };
             let alive = alive.clone();
+            let connected = Counts::connected(&self.server);
             tokio::spawn(async move {
                 serve(stream, connection).await;
-                drop((place, alive));
+                drop((place, alive, connected));
             });
         }
         drop(alive);
@@ -193,9 +224,18 @@ impl Service {
         if let Some(task) = freshening {
             task.abort();
         }
-        tokio::time::timeout(self.config.limits.drain, all_gone.recv())
-            .await
-            .is_ok()
+        let rest = async {
+            all_gone.recv().await;
+            if let Some(notifying) = notifying {
+                // One that broke down has nothing left to do.
+                drop(notifying.await);
+            }
+            if let Some(exporting) = self.exporting {
+                exporting.finish().await;
+            }
+        };
+        let drain = self.config.limits.drain;
+        tokio::time::timeout(drain, rest).await.is_ok()
     }
 }
 

@@ -58,7 +58,7 @@ const fn list(name: &'static str, env: &'static str, about: &'static str) -> Set
 }
 
 /// All that can be set.
-pub(crate) const SETTINGS: [Setting; 25] = [
+pub(crate) const SETTINGS: [Setting; 29] = [
     plain("store", "SEMEL_STORE", "", "where the ledger is", anything),
     plain(
         "namespace",
@@ -202,6 +202,40 @@ pub(crate) const SETTINGS: [Setting; 25] = [
         |text| one_of(text, &["error", "warn", "info", "debug", "trace"]),
     ),
     plain(
+        "serve.otlp",
+        "SEMEL_SERVE_OTLP",
+        "",
+        "where traces are sent to, a collector's URL such as http://127.0.0.1:4318/v1/traces",
+        |text| ok(optional(text, semel_server::Url::parse)),
+    ),
+    plain(
+        "notify.command",
+        "SEMEL_NOTIFY_COMMAND",
+        "",
+        "a line of shell that the server runs for each doubt and each dead operation",
+        anything,
+    ),
+    Setting {
+        kind: Kind::Secret,
+        ..plain(
+            "notify.webhook",
+            "SEMEL_NOTIFY_WEBHOOK",
+            "",
+            "the URL that the server sends each doubt and each dead operation to",
+            |text| ok(optional(text, semel_server::Url::parse)),
+        )
+    },
+    Setting {
+        kind: Kind::Secret,
+        ..plain(
+            "notify.secret",
+            "SEMEL_NOTIFY_SECRET",
+            "",
+            "what webhooks are signed with: whsec_ and 24 to 64 bytes in base64",
+            |text| ok(optional(text, semel_server::Secret::parse)),
+        )
+    },
+    plain(
         "doctor.doubt_limit",
         "SEMEL_DOCTOR_DOUBT_LIMIT",
         "1h",
@@ -248,6 +282,14 @@ const fn anything(_: &str) -> Result<(), String> {
 
 fn ok<T, E: fmt::Display>(parsed: Result<T, E>) -> Result<(), String> {
     parsed.map(drop).map_err(|error| error.to_string())
+}
+
+/// Reads what may be left out.
+pub(super) fn optional<T>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    (!text.is_empty()).then(|| parse(text)).transpose()
 }
 
 fn one_of(text: &str, words: &[&str]) -> Result<(), String> {

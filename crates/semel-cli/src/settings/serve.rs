@@ -3,9 +3,10 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use semel_server::{Auth, Config, Limits, Tls};
+use semel_server::{Auth, Config, Limits, Notify, Secret, Tls, Url};
 
 use super::Settings;
+use super::known::optional;
 use crate::args::values;
 use crate::failure::Failure;
 
@@ -25,6 +26,8 @@ impl Settings {
             hosts: self.list("serve.hosts"),
             origins: self.list("serve.origins"),
             rate_limit: u32::try_from(rate_limit).ok().and_then(NonZeroU32::new),
+            notify: self.notify()?,
+            otlp: self.parsed("serve.otlp", |text| optional(text, Url::parse))?,
             limits: Limits {
                 body: self.parsed("serve.body_limit", values::size)?,
                 wait: duration("serve.wait_limit")?,
@@ -35,6 +38,15 @@ impl Settings {
                 ..limits
             },
             ..Config::new(self.parsed("serve.listen", values::listen)?)
+        })
+    }
+
+    fn notify(&self) -> Result<Notify, Failure> {
+        let command = self.get("notify.command");
+        Ok(Notify {
+            command: (!command.is_empty()).then(|| command.to_owned()),
+            webhook: self.parsed("notify.webhook", |text| optional(text, Url::parse))?,
+            secret: self.parsed("notify.secret", |text| optional(text, Secret::parse))?,
         })
     }
 

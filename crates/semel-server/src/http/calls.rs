@@ -23,6 +23,7 @@ use super::problem::Problem;
 use super::words::{ClassWord, DoubtWord, EffectWord, VerdictWord};
 use super::{Asked, Server, many_or_one, schema};
 use crate::auth::Caller;
+use crate::span;
 
 /// How long after a stop a begin may still take: longer than a claim, shorter than a wait.
 const CLAIM_GRACE: Duration = Duration::from_secs(1);
@@ -214,7 +215,7 @@ pub(crate) async fn begin(
     let answer = async |begin| {
         let answer = begin_one(&server, &caller, preferred, begin).await;
         if let Err(problem) = &answer {
-            server.counts().begun(problem.code());
+            server.begun(problem.code());
         }
         answer
     };
@@ -241,6 +242,7 @@ async fn begin_one(
     let wait = begin.wait_ms.map(Duration::from_millis).or(preferred);
     let wait = wait.unwrap_or_default().min(server.limits().wait);
     let (request, key) = request(caller, begin)?;
+    span::about(&caller.namespace, &key);
     let request = request.wait(wait);
     if dry_run {
         let preview = server
@@ -257,13 +259,11 @@ async fn begin_one(
     };
     match claimed {
         Claimed::Granted(granted) => {
-            server
-                .counts()
-                .begun(if granted.is_probe { "probe" } else { "execute" });
+            server.begun(if granted.is_probe { "probe" } else { "execute" });
             Answer::ok(&grant(caller, &key, granted))
         }
         Claimed::Replay(receipt) => {
-            server.counts().begun("replay");
+            server.begun("replay");
             Answer::ok(&replay(receipt))
         }
         Claimed::Wait { retry_after } => Err(in_flight(&key, retry_after)),
@@ -481,7 +481,11 @@ async fn submit_one(server: &Server, caller: &Caller, submit: Submit) -> Result<
         return super::plan::rehearse(server, caller, &key, &command, Effect::WouldCreate).await;
     }
     let submitted = server.engine().submit(request, queue, run_at);
-    Answer::ok(&server.within(Duration::ZERO, submitted).await?)
+    let receipt = server.within(Duration::ZERO, submitted).await?;
+    if receipt.replayed {
+        server.counts().replayed("submit");
+    }
+    Answer::ok(&receipt)
 }
 
 /// Reports what an attempt learned.
@@ -538,6 +542,7 @@ pub(crate) async fn settle(
 
 async fn settle_one(server: &Server, caller: &Caller, call: SettleCall) -> Result<Answer, Problem> {
     let key = key_of(&call.key)?;
+    span::about(&caller.namespace, &key);
     let attempt = attempt_of(&call.attempt_id)?;
     let (fence, dry_run) = (Fence(call.fence), call.dry_run);
     let (verdict, data) = verdict_of(call)?;
@@ -559,6 +564,9 @@ async fn settle_one(server: &Server, caller: &Caller, call: SettleCall) -> Resul
         .report(&caller.namespace, &key, settle, data);
     let receipt = server.within(Duration::ZERO, report).await?;
     server.counts().settled(receipt.state);
+    if receipt.replayed {
+        server.counts().replayed("settle");
+    }
     Answer::ok(&receipt)
 }
 
@@ -680,6 +688,7 @@ pub(crate) async fn renew(
 
 async fn renew_one(server: &Server, caller: &Caller, call: RenewCall) -> Result<Answer, Problem> {
     let key = key_of(&call.key)?;
+    span::about(&caller.namespace, &key);
     let attempt = attempt_of(&call.attempt_id)?;
     let fence = Fence(call.fence);
     let lease = call.lease_ms.map_or(Ok(Lease::DEFAULT), lease_of)?;

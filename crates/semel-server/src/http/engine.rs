@@ -1,6 +1,8 @@
 //! Engines on other machines (`--store http://…`): their commands in the bytes that they and this server
 //! understand, and nobody else.
 
+use std::time::Instant;
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -28,10 +30,14 @@ pub(super) async fn call(
         principal: caller.principal,
     };
     let answer = wire::answer(server.engine(), &caller, &received.bytes);
-    let answer = tokio::time::timeout(limits.deadline, answer);
+    let begun = Instant::now();
+    let answer = tokio::time::timeout(limits.deadline, answer).await;
+    server.counts().store_took(begun.elapsed());
     let answer = answer
-        .await
-        .map_err(|_| Problem::timeout(limits.deadline))?
+        .map_err(|_| {
+            server.counts().store_failed();
+            Problem::timeout(limits.deadline)
+        })?
         .map_err(|malformed| Problem::input(malformed.to_string()))?;
     let mut response = Response::new(Body::from(answer));
     let media_type = HeaderValue::from_static(wire::MEDIA_TYPE);

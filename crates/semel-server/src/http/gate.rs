@@ -11,37 +11,22 @@ use semel::Error;
 
 use super::{Problem, Server};
 use crate::auth::{Caller, bearer, unauthorized};
-use crate::trace::Trace;
+use crate::span::{self, Span};
+use crate::trace;
 
 /// Lets a request in, if it was meant for this server, and answers in one form.
-pub(super) async fn pass(
-    State(server): State<Server>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn pass(State(server): State<Server>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let trace = Trace::of(request.headers());
+    let trace = trace::of(request.headers());
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().cloned();
-    request.extensions_mut().insert(trace);
-    let mut response = match meant_for_us(&server, request.headers()) {
-        // What needs no token must not depend on one: browsers ask without it what they may ask.
-        Ok(Some(origin)) if is_preflight(&request) => permitted(&origin),
-        Ok(origin) => {
-            let mut response = next.run(request).await;
-            if let Some(origin) = origin {
-                share(&mut response, &origin);
-            }
-            response
-        }
-        Err(problem) => problem.into_response(),
-    };
+    let (mut response, about) = span::watched(answer(&server, request, next)).await;
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         // The router says which methods there are, in a header that it adds last.
         response = Problem::method().into_response();
     }
     let headers = response.headers_mut();
-    headers.insert(HeaderName::from_static("traceparent"), trace.header());
+    headers.insert(HeaderName::from_static("traceparent"), trace::header(trace));
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
@@ -52,12 +37,38 @@ pub(super) async fn pass(
     let path = path.as_ref().map_or("", MatchedPath::as_str);
     let (status, took) = (response.status().as_u16(), begun.elapsed());
     server.counts().answered(path, status, took);
+    let span = || Span {
+        trace,
+        method: method.clone(),
+        route: path.to_owned(),
+        status,
+        ended: server.engine().store().reading().wall,
+        took,
+        about,
+    };
+    server.exporter().add(span, trace);
+    let id = format_args!("{:032x}", trace.id());
     if status >= 500 {
-        tracing::warn!(%method, path, status, took_ms = took.as_millis(), %trace, "answered");
+        tracing::warn!(%method, path, status, took_ms = took.as_millis(), trace = %id, "answered");
     } else {
-        tracing::debug!(%method, path, status, took_ms = took.as_millis(), %trace, "answered");
+        tracing::debug!(%method, path, status, took_ms = took.as_millis(), trace = %id, "answered");
     }
     response
+}
+
+async fn answer(server: &Server, request: Request, next: Next) -> Response {
+    match meant_for_us(server, request.headers()) {
+        // What needs no token must not depend on one: browsers ask without it what they may ask.
+        Ok(Some(origin)) if is_preflight(&request) => permitted(&origin),
+        Ok(origin) => {
+            let mut response = next.run(request).await;
+            if let Some(origin) = origin {
+                share(&mut response, &origin);
+            }
+            response
+        }
+        Err(problem) => problem.into_response(),
+    }
 }
 
 /// Refuses what a browser sends for a page of somebody else's: the page may be on a name that leads here

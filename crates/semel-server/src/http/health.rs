@@ -9,6 +9,7 @@ use semel::Scope;
 use super::body::Answer;
 use super::{Problem, Server, json};
 use crate::auth::Caller;
+use crate::metrics;
 
 /// Says that the process answers, whatever the store does.
 pub(super) async fn healthz() -> Response {
@@ -39,7 +40,7 @@ pub(super) async fn metrics(
     caller: Caller,
 ) -> Result<Response, Problem> {
     caller.needs(Scope::Read)?;
-    let mut response = server.counts().text().into_response();
+    let mut response = metrics::text(&server).await.into_response();
     let media_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response
         .headers_mut()

@@ -17,7 +17,7 @@ mod stream;
 mod words;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -34,7 +34,7 @@ use utoipa::{IntoResponses, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(crate) use self::problem::Problem;
+pub(crate) use self::problem::{Problem, codes};
 
 use self::problem::Said;
 
@@ -43,6 +43,7 @@ use crate::config::{Config, Limits};
 use crate::feed::Feed;
 use crate::metrics::Counts;
 use crate::rate::Rates;
+use crate::span::{self, Exporter};
 use crate::tokens::Tokens;
 
 /// What all handlers share.
@@ -55,6 +56,7 @@ struct Inner {
     config: Config,
     feed: Feed,
     counts: Counts,
+    exporter: Exporter,
     rates: Rates,
     tokens: Tokens,
     bodies: Budget,
@@ -70,7 +72,8 @@ impl Server {
             tokens: Tokens::new(&engine),
             engine,
             feed: Feed::default(),
-            counts: Counts::default(),
+            counts: Counts::new(),
+            exporter: Exporter::new(),
             rates: Rates::new(config.rate_limit),
             bodies: Budget::default(),
             streams: Arc::new(Semaphore::new(config.limits.streams)),
@@ -118,6 +121,16 @@ impl Server {
         &self.0.counts
     }
 
+    pub(crate) fn exporter(&self) -> &Exporter {
+        &self.0.exporter
+    }
+
+    /// Remembers what a begin was answered.
+    pub(crate) fn begun(&self, answer: &'static str) {
+        span::decided(answer);
+        self.counts().begun(answer);
+    }
+
     /// Returns the store's time.
     pub(crate) fn now(&self) -> Timestamp {
         self.engine().store().now()
@@ -126,6 +139,12 @@ impl Server {
     /// Takes a place for one more stream, if there is one.
     pub(crate) fn stream_place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.streams).try_acquire_owned().ok()
+    }
+
+    /// Returns how many streams are open.
+    pub(crate) fn streams_open(&self) -> usize {
+        let free = self.0.streams.available_permits();
+        self.limits().streams.saturating_sub(free)
     }
 
     /// Waits until the server stops.
@@ -146,10 +165,23 @@ impl Server {
         work: impl Future<Output = semel::Result<T>>,
     ) -> Result<T, Problem> {
         let deadline = self.limits().deadline;
-        match tokio::time::timeout(deadline + wait, work).await {
+        let begun = Instant::now();
+        let done = tokio::time::timeout(deadline + wait, work).await;
+        if wait.is_zero() {
+            self.counts().store_took(begun.elapsed());
+        }
+        match done {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(error)) => Err(Problem::of(&error, self.now())),
-            Err(_) => Err(Problem::timeout(deadline)),
+            Ok(Err(error)) => {
+                if matches!(error, semel::Error::Store(_)) {
+                    self.counts().store_failed();
+                }
+                Err(Problem::of(&error, self.now()))
+            }
+            Err(_) => {
+                self.counts().store_failed();
+                Err(Problem::timeout(deadline))
+            }
         }
     }
 }

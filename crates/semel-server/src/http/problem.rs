@@ -160,6 +160,11 @@ const CODES: [(&str, StatusCode, bool, &str); 16] = [
     ),
 ];
 
+/// Returns all codes.
+pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
+    CODES.iter().map(|(code, ..)| *code)
+}
+
 impl Problem {
     pub(crate) fn new(code: &'static str, detail: impl Into<String>) -> Self {
         let known = CODES.iter().find(|(known, ..)| *known == code);

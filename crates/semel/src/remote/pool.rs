@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::connect::{Connection, Connector};
 use super::url::Url;
 use crate::store::{Result, StoreError};
+use crate::trace::{self, Trace};
 use crate::wire;
 
 /// How long a connection may have been idle and still be used: a server, or a proxy before it, closes
@@ -56,6 +57,8 @@ pub(super) struct Pool {
     target: String,
     host: String,
     token: Option<HeaderValue>,
+    /// The trace that this process is part of, if it is part of one.
+    trace: Option<HeaderValue>,
     idle: Mutex<Vec<Idle>>,
     room: Semaphore,
 }
@@ -74,6 +77,7 @@ impl Pool {
             room: Semaphore::new(url.connections),
             connector: Connector::new(url)?,
             token,
+            trace: Trace::of_process().and_then(|it| it.to_string().try_into().ok()),
             idle: Mutex::default(),
         })
     }
@@ -133,6 +137,9 @@ impl Pool {
             .header(ACCEPT, wire::MEDIA_TYPE);
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token);
+        }
+        if let Some(trace) = &self.trace {
+            request = request.header(trace::HEADER, trace);
         }
         request.body(Full::new(body.clone())).map_err(|error| {
             StoreError::Refused(format!("the URL cannot be used in a request: {error}"))

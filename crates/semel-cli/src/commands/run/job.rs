@@ -11,6 +11,7 @@ use std::time::Duration;
 use semel::core::identity::CommandLine;
 use semel::core::ledger::{Fence, Record};
 use semel::store::Chunk;
+use semel::trace::{self, Trace};
 use semel::{
     Class, Effect, Engine, Key, Label, Lease, Namespace, OnDoubt, Permit, Probe, Receipt, Redactor,
     Request,
@@ -376,6 +377,7 @@ impl<'a> Job<'a> {
             .env_remove("SEMEL_ATTEMPT")
             .env_remove(inject::VARIABLE);
         self.tell_store(command);
+        tell_trace(command);
     }
 
     /// Tells a child where the ledger is, unless that would tell it a password that it has not got.
@@ -395,6 +397,7 @@ impl<'a> Job<'a> {
             .env_remove(inject::VARIABLE)
             .env_remove(PARENT);
         self.tell_store(command);
+        tell_trace(command);
         if let Some(parent) = &self.parent {
             command.env(PARENT, parent.as_str());
         }
@@ -526,6 +529,13 @@ fn base_name(command: &[OsString]) -> String {
 
 /// A name has 255 bytes at most, and a character four.
 const NAME_CHARS: usize = 63;
+
+/// Gives a child its own place in the trace that this process is part of.
+fn tell_trace(command: &mut Command) {
+    if let Some(trace) = Trace::of_process() {
+        command.env(trace::VARIABLE, trace.to_string());
+    }
+}
 
 fn digest(path: &Path) -> Result<semel::core::Digest, Failure> {
     let wrong = |error: io::Error| {

@@ -1,0 +1,90 @@
+//! All metrics: their names never change their meaning.
+
+/// One metric.
+#[derive(Debug)]
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) help: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+macro_rules! metrics {
+    ($($constant:ident: $kind:ident $name:literal, $help:literal;)*) => {
+        $(
+            pub(crate) const $constant: Metric = Metric {
+                name: $name,
+                kind: Kind::$kind,
+                help: $help,
+            };
+        )*
+        /// All of them, in the order in which they are written.
+        #[cfg(test)]
+        pub(crate) const ALL: &[Metric] = &[$($constant),*];
+    };
+}
+
+metrics! {
+    BUILD_INFO: Gauge "semel_build_info", "Always 1; the label says which version runs.";
+    BEGINS: Counter "semel_begins_total",
+        "Begins by what they were answered: execute, probe, replay, or the code of a problem.";
+    REPLAYS: Counter "semel_replays_total", "Answers that were given again, by call.";
+    SETTLEMENTS: Counter "semel_settlements_total",
+        "Reports that were taken, by the state that the operation is in afterwards.";
+    CONFLICTS: Counter "semel_conflicts_total",
+        "Reports that contradict what is stored; what was stored first stands.";
+    FENCED: Counter "semel_fenced_total",
+        "Commands that were refused because something newer came first.";
+    EVENTS: Counter "semel_events_total", "What this server wrote to the log, by event.";
+    REFUSALS: Counter "semel_refusals_total",
+        "Commands that the ledger refused, by code; a waiting begin asks more than once.";
+    REQUESTS: Counter "semel_requests_total", "Requests by route and class of status.";
+    TOKENS_REFUSED: Counter "semel_tokens_refused_total",
+        "Calls with a token that is not valid.";
+    REQUEST_SECONDS: Histogram "semel_request_seconds",
+        "How long requests took until their answer began, by route.";
+    STORE_SECONDS: Histogram "semel_store_seconds",
+        "How long the store took for a call; begins that wait for others are not counted.";
+    STORE_FAILURES: Counter "semel_store_failures_total",
+        "Calls for which the store failed or did not answer in time.";
+    STORE_GROUP_SIZE: Histogram "semel_store_group_size",
+        "How many changes the store committed together.";
+    STORE_UP: Gauge "semel_store_up",
+        "Whether the store answered when it was last asked for the gauges below.";
+    DOUBTS_OPEN: Gauge "semel_doubts_open",
+        "Operations in doubt, in all namespaces; at most 2000 are counted.";
+    DOUBT_AGE: Gauge "semel_doubt_age_seconds",
+        "How long the oldest of the counted doubts has been open; 0 without any.";
+    DEAD: Gauge "semel_dead_operations",
+        "Operations that are out of attempts, in all namespaces; at most 2000 are counted.";
+    QUEUE_DEPTH: Gauge "semel_queue_depth",
+        "Operations that wait on a queue, in all namespaces; at most 2000 waiting ones are looked at.";
+    QUEUE_LAG: Gauge "semel_queue_lag_seconds",
+        "For how long the first of those could have begun; 0 when none could.";
+    CONNECTIONS: Gauge "semel_connections_open", "Open connections.";
+    STREAMS: Gauge "semel_streams_open", "Open event streams.";
+    NOTIFY_DELIVERIES: Counter "semel_notify_deliveries_total",
+        "Doubts and dead operations that were told, by channel.";
+    NOTIFY_FAILURES: Counter "semel_notify_failures_total",
+        "Tries to tell one that failed, by channel; they are tried again.";
+    NOTIFY_WAITING: Gauge "semel_notify_waiting",
+        "Notifications that are under way or wait to be tried again.";
+    TRACE_SPANS: Counter "semel_trace_spans_total",
+        "Spans that were sent to the collector or dropped, by outcome; 0 in builds without `otlp`.";
+}

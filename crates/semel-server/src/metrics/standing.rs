@@ -1,0 +1,117 @@
+//! What the store holds now: looked at when somebody asks, in bounds, and not more often than it changes.
+
+use std::time::{Duration, Instant};
+
+use semel::core::ledger::{Operation, StateKind};
+use semel::store::{PAGE_MAX, Query, Stored};
+use semel::{Engine, Timestamp};
+use tokio::sync::Mutex;
+
+use crate::http::Server;
+use crate::notify;
+
+/// How many pages of operations in one state are looked at: 2,000 doubts are an alarm already, and more
+/// would only be counted more slowly. The help texts name the number.
+const PAGES: usize = 2;
+
+/// For how long an answer is given again, so that those who ask often cost the store nothing.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// What the store holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) doubts: u64,
+    pub(super) doubt_age: Duration,
+    pub(super) dead: u64,
+    pub(super) queued: u64,
+    pub(super) queue_lag: Duration,
+}
+
+/// The last answer and when it was given; `None` in it when the store failed.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(Mutex<Option<(Instant, Option<Standing>)>>);
+
+impl Seen {
+    /// Returns what the store holds; `None` when it does not answer. Those who ask at the same time share one look.
+    pub(super) async fn look(&self, server: &Server) -> Option<Standing> {
+        let mut seen = self.0.lock().await;
+        if let Some((at, standing)) = &*seen
+            && at.elapsed() < FRESH
+        {
+            return *standing;
+        }
+        let standing = server.within(Duration::ZERO, Standing::of(server.engine()));
+        let standing = standing.await.ok();
+        *seen = Some((Instant::now(), standing));
+        standing
+    }
+}
+
+impl Standing {
+    async fn of(engine: &Engine) -> semel::Result<Self> {
+        let mut standing = Self::default();
+        for state in [StateKind::Doubtful, StateKind::Dead, StateKind::Pending] {
+            let now = engine.store().now();
+            for stored in some(engine, state).await? {
+                if let Some(operation) = stored.record.operation() {
+                    standing.add(operation, now);
+                }
+            }
+        }
+        Ok(standing)
+    }
+
+    fn add(&mut self, operation: &Operation, now: Timestamp) {
+        if notify::is_own(&operation.spec.namespace) {
+            // They are counted by those who tell.
+            return;
+        }
+        let judged = operation.judged_at(now);
+        match judged.state.kind() {
+            StateKind::Doubtful => {
+                let since = doubt_since(&judged).unwrap_or(judged.created_at);
+                self.doubts += 1;
+                self.doubt_age = self.doubt_age.max(now.since(since));
+            }
+            StateKind::Dead => self.dead += 1,
+            StateKind::Pending if judged.queue.is_some() => {
+                let due = judged.run_at.unwrap_or(judged.created_at);
+                self.queued += 1;
+                self.queue_lag = self.queue_lag.max(now.since(due));
+            }
+            StateKind::Pending
+            | StateKind::Running
+            | StateKind::Succeeded
+            | StateKind::Failed
+            | StateKind::Tombstone
+            | StateKind::Stub => {}
+        }
+    }
+}
+
+/// Returns the oldest operations in a state, up to the limit.
+async fn some(engine: &Engine, state: StateKind) -> semel::Result<Vec<Stored>> {
+    let mut query = Query {
+        states: vec![state],
+        oldest_first: true,
+        limit: PAGE_MAX,
+        ..Query::default()
+    };
+    let mut found = vec![];
+    for _ in 0..PAGES {
+        let page = engine.list(query.clone()).await?;
+        found.extend(page.items);
+        query.cursor = page.next;
+        if page.next.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Returns since when an operation has been in doubt, given as of now.
+pub(crate) fn doubt_since(judged: &Operation) -> Option<Timestamp> {
+    let open = judged.attempts.iter().filter(|attempt| attempt.open);
+    let ended = open.filter_map(|attempt| attempt.ended_at);
+    judged.forgotten_open.into_iter().chain(ended).min()
+}
