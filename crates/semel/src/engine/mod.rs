@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use semel_core::ledger::{Begin, Command, Fence, Holder, Record, Reply};
-use semel_core::{AttemptId, Key, Label, Namespace, Redactor, Timestamp};
+use semel_core::{AttemptId, Effect, Key, Label, Namespace, Redactor, Timestamp};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -330,10 +330,17 @@ impl Engine {
             .ledger
             .apply(&subject, None, &command, &Brought::default())
             .await?;
-        let replayed = !matches!(applied.reply, Reply::Submitted { created: true });
-        self.inner
-            .receipt(&applied.current, replayed, None, applied.at)
-            .await
+        let created = matches!(applied.reply, Reply::Submitted { created: true });
+        let receipt = self
+            .inner
+            .receipt(&applied.current, !created, None, applied.at);
+        let mut receipt = receipt.await?;
+        if created {
+            receipt.effect = Effect::Created;
+        }
+        // It waits or runs: what was asked for, to be known, is so.
+        receipt.ok |= receipt.settled_at.is_none();
+        Ok(receipt)
     }
 
     /// Carries a command out for somebody who speaks to this engine from afar.

@@ -136,8 +136,10 @@ async fn a_submitted_operation_is_cancelled_and_stays_so(world: World) {
         (receipt.state, receipt.replayed),
         (StateKind::Pending, false)
     );
+    assert_eq!((receipt.ok, receipt.effect), (true, Effect::Created));
     let again = engine.submit(order(), None, None).await.expect("taken");
     assert!(again.replayed);
+    assert_eq!((again.ok, again.effect), (true, Effect::Noop));
     let cancelled = operator(&engine).await.cancel().await.expect("cancelled");
     assert_eq!(
         (cancelled.state, cancelled.effect),
