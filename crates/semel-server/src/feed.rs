@@ -75,10 +75,9 @@ impl Feed {
         engine: &Engine,
         after: Option<u64>,
     ) -> semel::Result<Follower> {
-        let cursor = match after {
-            Some(after) => after,
-            None => engine.last_entry().await?,
-        };
+        let end = engine.last_entry().await?;
+        // What lies beyond the end was never told: nobody is to be kept waiting for it.
+        let cursor = after.map_or(end, |after| after.min(end));
         self.shared.followers.fetch_add(1, Ordering::Relaxed);
         let follower = Follower {
             shared: Arc::clone(&self.shared),
@@ -89,10 +88,11 @@ impl Feed {
         let mut kept = self.shared.kept();
         if !kept.running {
             kept.running = true;
-            (kept.after, kept.newest) = (cursor, cursor);
+            // From the end on, whoever asks: one who is far behind catches up by itself.
+            (kept.after, kept.newest) = (end, end);
             kept.events.clear();
             drop(kept);
-            tokio::spawn(look(Arc::clone(&self.shared), self.reader(engine), cursor));
+            tokio::spawn(look(Arc::clone(&self.shared), self.reader(engine), end));
         }
         Ok(follower)
     }

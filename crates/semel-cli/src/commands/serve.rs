@@ -21,11 +21,12 @@ pub(crate) async fn run(context: &Context) -> Result<ExitCode, Failure> {
     let engine = Engine::builder().redactor(settings.redactor()?);
     let engine = engine.open(settings.store()).await?;
     let service = Service::open(engine, config).await.map_err(failure)?;
+    // Whoever is told that it listens may tell it to end.
+    let signals = listen_for(&[SignalKind::terminate(), SignalKind::interrupt()]);
+    let signals = signals.map_err(|error| Failure::internal(format!("no signals: {error}")))?;
     let store = settings.shown_store();
     tracing::info!(address = service.address(), store, "listening");
     let stop = service.stopper();
-    let signals = listen_for(&[SignalKind::terminate(), SignalKind::interrupt()]);
-    let signals = signals.map_err(|error| Failure::internal(format!("no signals: {error}")))?;
     tokio::spawn(stop_on(signals, stop));
     if service.run().await {
         tracing::info!("stopped");
