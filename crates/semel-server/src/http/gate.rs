@@ -57,7 +57,8 @@ pub(super) async fn pass(State(server): State<Server>, request: Request, next: N
 }
 
 async fn answer(server: &Server, request: Request, next: Next) -> Response {
-    match meant_for_us(server, request.headers()) {
+    let meant = framed_clearly(request.headers()).and_then(|()| meant_for_us(server, &request));
+    match meant {
         // What needs no token must not depend on one: browsers ask without it what they may ask.
         Ok(Some(origin)) if is_preflight(&request) => permitted(&origin),
         Ok(origin) => {
@@ -67,19 +68,50 @@ async fn answer(server: &Server, request: Request, next: Next) -> Response {
             }
             response
         }
-        Err(problem) => problem.into_response(),
+        Err(problem) => {
+            // Nobody wants the rest, whatever it is.
+            let mut response = problem.into_response();
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+            response
+        }
     }
+}
+
+/// Refuses a request that others could read differently: with codings that this server does not undo, or for
+/// two hosts. The connection is closed then, as what follows on it may be anything.
+fn framed_clearly(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).into_iter();
+    let is_plain = codings
+        .next()
+        .is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if !is_plain || codings.next().is_some() {
+        let text = "a body may be sent with a Content-Length or in chunks, and in no other coding";
+        return Err(Problem::input(text));
+    }
+    if headers.get_all(header::HOST).into_iter().nth(1).is_some() {
+        return Err(Problem::input("there is more than one Host header"));
+    }
+    Ok(())
 }
 
 /// Refuses what a browser sends for a page of somebody else's: the page may be on a name that leads here
 /// (DNS rebinding), or elsewhere (a foreign origin).
 /// Returns the origin whose page asks, if one does that may.
-fn meant_for_us(server: &Server, headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
+fn meant_for_us(server: &Server, request: &Request) -> Result<Option<HeaderValue>, Problem> {
     let config = server.config();
-    let mut hosts = headers.get_all(header::HOST).into_iter();
-    let host = hosts.next().and_then(|host| host.to_str().ok());
-    if !config.accepts_host(host) {
-        let text = "the Host header does not name this server";
+    let headers = request.headers();
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    // A target in the absolute form names a host, too, which goes before the header (RFC 9112).
+    let target = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str());
+    let named = [host, target.or(host)];
+    if !named.into_iter().all(|host| config.accepts_host(host)) {
+        let text = "the request does not name this server as its host";
         let hint = "add the name to `serve.hosts` if callers know the server by it";
         return Err(Problem::new("forbidden", text).hint(hint));
     }
