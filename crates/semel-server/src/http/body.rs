@@ -202,6 +202,13 @@ pub(crate) fn given<'de, D: Deserializer<'de>>(
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
+/// Keeps a member that is `null` apart from one that is not there.
+pub(crate) fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
 /// Checks that an answer means one thing to everybody: no member twice, not too deep. It is stored as
 /// it was written.
 pub(crate) fn answer_data(data: Option<Box<RawValue>>) -> Result<Option<Vec<u8>>, Problem> {

@@ -1,6 +1,5 @@
 //! What attempts ask: begin, renew, settle; and submit, for somebody else's attempt.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -17,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::body::{Answer, answer_data, given};
+use super::body::{Answer, answer_data, given, said};
+use super::described::Report;
+use super::numbers::Whole;
 use super::plan::Plan;
 use super::problem::Problem;
 use super::words::{ClassWord, DoubtWord, EffectWord, VerdictWord};
@@ -41,7 +42,12 @@ pub(crate) struct Begin {
     )]
     key: String,
     /// What is done.
-    #[schema(min_length = 1, max_length = 255, example = "create-order")]
+    #[schema(
+        min_length = 1,
+        max_length = 255,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$",
+        example = "create-order"
+    )]
     name: String,
     /// What it is given: the same key with another input is refused.
     #[serde(default, deserialize_with = "given")]
@@ -51,30 +57,31 @@ pub(crate) struct Begin {
     /// grant. One is made where none is given.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     attempt_id: Option<String>,
-    /// What repeating the action would do.
+    /// What repeating the action would do. What is `safe` needs no claim.
+    #[schema(value_type = Option<schema::Class>)]
     class: Option<ClassWord>,
     /// What happens when the operation is in doubt.
     on_doubt: Option<DoubtWord>,
     /// How long the attempt may be silent.
-    #[schema(minimum = 1_000, maximum = 86_400_000, default = 60_000)]
-    lease_ms: Option<u64>,
+    #[schema(value_type = Option<u64>, minimum = 1_000, maximum = 86_400_000, default = 60_000)]
+    lease_ms: Option<Whole>,
     /// How long to wait for another one's attempt; `Prefer: wait=SECONDS` says it too.
-    #[schema(minimum = 0, default = 0)]
-    wait_ms: Option<u64>,
+    #[schema(value_type = Option<u64>, minimum = 0, default = 0)]
+    wait_ms: Option<Whole>,
     /// How many attempts there may be.
     #[schema(value_type = Option<u32>, minimum = 1)]
-    max_attempts: Option<NonZeroU32>,
+    max_attempts: Option<Whole>,
     /// How long a doubt may be retried.
-    #[schema(minimum = 1)]
-    retry_within_ms: Option<u64>,
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    retry_within_ms: Option<Whole>,
     /// How long the world settles before a probe looks.
-    #[schema(minimum = 0)]
-    settle_delay_ms: Option<u64>,
+    #[schema(value_type = Option<u64>, minimum = 0)]
+    settle_delay_ms: Option<Whole>,
     /// How long the answer is kept.
-    #[schema(minimum = 1)]
-    retention_ms: Option<u64>,
+    #[schema(value_type = Option<u64>, minimum = 1_000, maximum = 3_153_600_000_000_u64)]
+    retention_ms: Option<Whole>,
     /// The command that finds out whether a doubted effect happened.
-    #[schema(min_length = 1, max_length = 1024)]
+    #[schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$")]
     probe: Option<String>,
     /// The operation that this one is a step of.
     parent: Option<Parent>,
@@ -88,9 +95,10 @@ pub(crate) struct Begin {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Parent {
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
     key: String,
-    fence: u64,
+    #[schema(value_type = u64)]
+    fence: Whole,
 }
 
 /// Leaves an operation for somebody else to carry out.
@@ -101,31 +109,40 @@ pub(crate) struct Submit {
     #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
     key: String,
     /// What is done.
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(
+        min_length = 1,
+        max_length = 255,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"
+    )]
     name: String,
     /// What it is given.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<serde_json::Value>)]
     input: Option<Box<RawValue>>,
     /// Whose workers carry it out.
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(
+        min_length = 1,
+        max_length = 255,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"
+    )]
     queue: Option<String>,
     /// Not before this time.
     #[schema(format = DateTime)]
     run_at: Option<String>,
-    /// What repeating the action would do.
+    /// What repeating the action would do. What is `safe` needs no claim.
+    #[schema(value_type = Option<schema::Class>)]
     class: Option<ClassWord>,
     /// What happens when the operation is in doubt.
     on_doubt: Option<DoubtWord>,
     /// How many attempts there may be.
     #[schema(value_type = Option<u32>, minimum = 1)]
-    max_attempts: Option<NonZeroU32>,
+    max_attempts: Option<Whole>,
     /// How long a doubt may be retried.
-    #[schema(minimum = 1)]
-    retry_within_ms: Option<u64>,
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    retry_within_ms: Option<Whole>,
     /// How long the answer is kept.
-    #[schema(minimum = 1)]
-    retention_ms: Option<u64>,
+    #[schema(value_type = Option<u64>, minimum = 1_000, maximum = 3_153_600_000_000_u64)]
+    retention_ms: Option<Whole>,
     /// Only says what would happen.
     #[serde(default)]
     #[schema(default = false)]
@@ -197,7 +214,7 @@ pub(crate) enum BeginAnswer {
 #[utoipa::path(
     post, path = "/v1/begin", tag = "attempts",
     request_body = inline(super::OneOrMany<Begin>),
-    params(("Prefer" = Option<String>, Header, description = "`wait=SECONDS`, as `wait_ms`")),
+    params(("Prefer" = Option<String>, Header, description = "`wait=SECONDS`, as `wait_ms`", nullable = false)),
     responses(
         (status = 200, description = "Go on, or the stored answer", body = inline(super::Answers<BeginAnswer>)),
         super::Refusals,
@@ -239,7 +256,10 @@ async fn begin_one(
     let dry_run = begin.dry_run;
     let attempt = begin.attempt_id.as_deref().map(AttemptId::new).transpose();
     let attempt = attempt.map_err(|error| Problem::input(format!("attempt_id: {error}")))?;
-    let wait = begin.wait_ms.map(Duration::from_millis).or(preferred);
+    let wait = begin
+        .wait_ms
+        .map(|wait| Duration::from_millis(wait.0))
+        .or(preferred);
     let wait = wait.unwrap_or_default().min(server.limits().wait);
     let (request, key) = request(caller, begin)?;
     span::about(&caller.namespace, &key);
@@ -373,19 +393,19 @@ fn request(caller: &Caller, begin: Begin) -> Result<(Request, Key), Problem> {
         request = request.on_doubt(on_doubt.into());
     }
     if let Some(limit) = begin.max_attempts {
-        request = request.max_attempts(limit);
+        request = request.max_attempts(limit.count("max_attempts")?);
     }
     if let Some(window) = begin.retry_within_ms {
-        request = request.retry_within(positive("retry_within_ms", window)?);
+        request = request.retry_within(positive("retry_within_ms", window.0)?);
     }
     if let Some(delay) = begin.settle_delay_ms {
-        request = request.settle_delay(Duration::from_millis(delay));
+        request = request.settle_delay(Duration::from_millis(delay.0));
     }
     if let Some(retention) = begin.retention_ms {
-        request = request.retention(retention_of(retention)?);
+        request = request.retention(retention_of(retention.0)?);
     }
     if let Some(lease) = begin.lease_ms {
-        request = request.lease(lease_of(lease)?);
+        request = request.lease(lease_of(lease.0)?);
     }
     if let Some(probe) = begin.probe {
         let probe =
@@ -393,7 +413,7 @@ fn request(caller: &Caller, begin: Begin) -> Result<(Request, Key), Problem> {
         request = request.probe(probe);
     }
     if let Some(parent) = begin.parent {
-        request = request.parent(key_of(&parent.key)?, Fence(parent.fence));
+        request = request.parent(key_of(&parent.key)?, Fence(parent.fence.0));
     }
     Ok((request, key))
 }
@@ -461,13 +481,13 @@ async fn submit_one(server: &Server, caller: &Caller, submit: Submit) -> Result<
         request = request.on_doubt(on_doubt.into());
     }
     if let Some(limit) = submit.max_attempts {
-        request = request.max_attempts(limit);
+        request = request.max_attempts(limit.count("max_attempts")?);
     }
     if let Some(window) = submit.retry_within_ms {
-        request = request.retry_within(positive("retry_within_ms", window)?);
+        request = request.retry_within(positive("retry_within_ms", window.0)?);
     }
     if let Some(retention) = submit.retention_ms {
-        request = request.retention(retention_of(retention)?);
+        request = request.retention(retention_of(retention.0)?);
     }
     let queue = submit.queue.as_deref().map(Label::new).transpose();
     let queue = queue.map_err(|error| Problem::input(format!("queue: {error}")))?;
@@ -488,32 +508,28 @@ async fn submit_one(server: &Server, caller: &Caller, submit: Submit) -> Result<
     Answer::ok(&receipt)
 }
 
-/// Reports what an attempt learned.
-#[derive(Debug, Deserialize, ToSchema)]
+/// Reports what an attempt learned; [`Report`] describes it, by its verdict.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SettleCall {
-    #[schema(min_length = 1, max_length = 255)]
     key: String,
-    #[schema(min_length = 1, max_length = 64)]
     attempt_id: String,
-    fence: u64,
+    fence: Whole,
     verdict: VerdictWord,
-    /// Whether it ended in success; for `done` only.
-    #[schema(default = true)]
-    ok: Option<bool>,
-    /// What it did; for `done` only. `updated` where nothing is said of a success, `unknown` of a failure.
-    effect: Option<EffectWord>,
-    /// What it answered; for `done` only.
+    /// For `done` only, as the next two.
+    #[serde(default, deserialize_with = "said")]
+    ok: Option<Option<bool>>,
+    #[serde(default, deserialize_with = "said")]
+    effect: Option<Option<EffectWord>>,
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<serde_json::Value>)]
     data: Option<Box<RawValue>>,
-    /// What went wrong; for `not_done` and `unknown` only.
-    error: Option<String>,
-    /// Whether trying again is pointless; for `not_done` only: the operation is dead at once.
-    reject: Option<bool>,
-    /// Only says what would happen.
+    /// For `not_done` and `unknown` only.
+    #[serde(default, deserialize_with = "said")]
+    error: Option<Option<String>>,
+    /// For `not_done` only.
+    #[serde(default, deserialize_with = "said")]
+    reject: Option<Option<bool>>,
     #[serde(default)]
-    #[schema(default = false)]
     dry_run: bool,
 }
 
@@ -523,7 +539,7 @@ pub(crate) struct SettleCall {
 /// answered with the stored outcome where there is one. An array of calls is answered with an array.
 #[utoipa::path(
     post, path = "/v1/settle", tag = "attempts",
-    request_body = inline(super::OneOrMany<SettleCall>),
+    request_body = inline(super::OneOrMany<Report>),
     responses(
         (status = 200, description = "What the operation came to", body = inline(super::Answers<schema::Receipt>)),
         super::Refusals,
@@ -544,7 +560,7 @@ async fn settle_one(server: &Server, caller: &Caller, call: SettleCall) -> Resul
     let key = key_of(&call.key)?;
     span::about(&caller.namespace, &key);
     let attempt = attempt_of(&call.attempt_id)?;
-    let (fence, dry_run) = (Fence(call.fence), call.dry_run);
+    let (fence, dry_run) = (Fence(call.fence.0), call.dry_run);
     let (verdict, data) = verdict_of(call)?;
     let settle = Settle {
         attempt,
@@ -593,16 +609,17 @@ fn verdict_of(call: SettleCall) -> Result<(Verdict, Option<Vec<u8>>), Problem> {
     if call.reject.is_some() && !matches!(call.verdict, VerdictWord::NotDone) {
         return Err(only_for("reject", "not_done"));
     }
-    let error = call.error.as_deref().and_then(Note::from_lossy);
+    let error = call.error.as_ref().and_then(Option::as_deref);
+    let error = error.and_then(Note::from_lossy);
     Ok(match call.verdict {
         VerdictWord::Done => {
             if call.error.is_some() {
                 let hint = "say what a failure answered in `data`, with `\"ok\": false`";
                 return Err(only_for("error", "not_done` or `unknown").hint(hint));
             }
-            let ok = call.ok.unwrap_or(true);
+            let ok = call.ok.flatten().unwrap_or(true);
             let data = answer_data(call.data)?;
-            let effect = done_effect(ok, call.effect);
+            let effect = done_effect(ok, call.effect.flatten());
             let payload = data.as_deref().map(Payload::of);
             let outcome = Outcome {
                 ok,
@@ -612,7 +629,7 @@ fn verdict_of(call: SettleCall) -> Result<(Verdict, Option<Vec<u8>>), Problem> {
             (Verdict::Done(outcome), data)
         }
         VerdictWord::NotDone => {
-            let reject = call.reject.unwrap_or(false);
+            let reject = call.reject.flatten().unwrap_or(false);
             (Verdict::NotDone { reject, error }, None)
         }
         VerdictWord::Unknown => (Verdict::Unknown { error }, None),
@@ -632,14 +649,15 @@ pub(super) fn done_effect(ok: bool, said: Option<EffectWord>) -> Effect {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RenewCall {
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
     key: String,
-    #[schema(min_length = 1, max_length = 64)]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     attempt_id: String,
-    fence: u64,
+    #[schema(value_type = u64)]
+    fence: Whole,
     /// For how long from now.
-    #[schema(minimum = 1_000, maximum = 86_400_000, default = 60_000)]
-    lease_ms: Option<u64>,
+    #[schema(value_type = Option<u64>, minimum = 1_000, maximum = 86_400_000, default = 60_000)]
+    lease_ms: Option<Whole>,
     /// Only says what would happen.
     #[serde(default)]
     #[schema(default = false)]
@@ -690,8 +708,10 @@ async fn renew_one(server: &Server, caller: &Caller, call: RenewCall) -> Result<
     let key = key_of(&call.key)?;
     span::about(&caller.namespace, &key);
     let attempt = attempt_of(&call.attempt_id)?;
-    let fence = Fence(call.fence);
-    let lease = call.lease_ms.map_or(Ok(Lease::DEFAULT), lease_of)?;
+    let fence = Fence(call.fence.0);
+    let lease = call
+        .lease_ms
+        .map_or(Ok(Lease::DEFAULT), |lease| lease_of(lease.0))?;
     let renew = Renew {
         attempt,
         fence,
@@ -709,7 +729,7 @@ async fn renew_one(server: &Server, caller: &Caller, call: RenewCall) -> Result<
         namespace: caller.namespace.to_string(),
         key: call.key,
         attempt_id: call.attempt_id,
-        fence: call.fence,
+        fence: call.fence.0,
         lease_until: lease_until.to_string(),
     })
 }

@@ -2,9 +2,11 @@
 
 mod body;
 mod calls;
+mod described;
 mod engine;
 mod gate;
 mod health;
+mod numbers;
 mod operations;
 mod orders;
 mod pages;
@@ -198,13 +200,13 @@ impl<S: Sync> FromRequest<S> for Asked {
     }
 }
 
-/// One, or an array of them.
+/// One, or an array of them; what is no such call in an array is answered by itself.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it is only described")]
 #[serde(untagged)]
 pub(crate) enum OneOrMany<T: ToSchema> {
     One(T),
-    Many(Vec<T>),
+    Many(Vec<serde_json::Value>),
 }
 
 /// One answer, or an array of answers and problems.

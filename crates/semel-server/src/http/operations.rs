@@ -30,7 +30,7 @@ pub(super) struct Listed<T> {
 /// Returns one operation, with its attempts and its answer.
 #[utoipa::path(
     get, path = "/v1/operations/{key}", tag = "operations",
-    params(("key" = String, Path, description = "The key, percent-encoded")),
+    params(("key" = String, Path, description = "The key, percent-encoded", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")),
     responses(
         (status = 200, description = "The operation as of now", body = schema::Record),
         super::Refusals,
@@ -66,15 +66,15 @@ pub(super) fn absent(key: &Key) -> Problem {
 #[utoipa::path(
     get, path = "/v1/operations", tag = "operations",
     params(
-        ("state" = Option<Vec<String>>, Query, description = "Only in one of these states", explode = true),
-        ("name" = Option<String>, Query, description = "Only with this name"),
-        ("door" = Option<String>, Query, description = "Only through this door"),
-        ("queue" = Option<String>, Query, description = "Only on this queue"),
-        ("prefix" = Option<String>, Query, description = "Only keys that begin so"),
-        ("since" = Option<String>, Query, description = "Only created at or after this time (RFC 3339)"),
-        ("until" = Option<String>, Query, description = "Only created before this time (RFC 3339)"),
-        ("limit" = Option<u32>, Query, description = "How many, 50 by default", minimum = 1, maximum = 1000),
-        ("after" = Option<String>, Query, description = "`next` of the page before"),
+        ("state" = Option<Vec<schema::Asked>>, Query, description = "Only in one of these states", explode = true, nullable = false),
+        ("name" = Option<String>, Query, description = "Only with this name", nullable = false),
+        ("door" = Option<String>, Query, description = "Only through this door", nullable = false),
+        ("queue" = Option<String>, Query, description = "Only on this queue", nullable = false),
+        ("prefix" = Option<String>, Query, description = "Only keys that begin so", nullable = false),
+        ("since" = Option<String>, Query, description = "Only created at or after this time (RFC 3339)", format = DateTime, nullable = false),
+        ("until" = Option<String>, Query, description = "Only created before this time (RFC 3339)", format = DateTime, nullable = false),
+        ("limit" = Option<u32>, Query, description = "How many, 50 by default", minimum = 1, maximum = 1000, nullable = false),
+        ("after" = Option<String>, Query, description = "`next` of the page before", pattern = "^[0-9]{1,18}$", nullable = false),
     ),
     responses(
         (status = 200, description = "A page; it may be shorter than asked for although there is a next one", body = schema::Records),
@@ -126,11 +126,21 @@ fn unknown_state(word: &str) -> Problem {
 }
 
 pub(super) fn cursor(text: &str) -> Result<u64, &'static str> {
-    text.parse().map_err(|_| "it is `next` of the page before")
+    digits(text).ok_or("it is `next` of the page before")
+}
+
+/// The most digits of a number in a query: every store can count that far.
+const DIGITS_MAX: usize = 18;
+
+/// Reads a number that is written by digits alone.
+fn digits(text: &str) -> Option<u64> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok();
+    number.filter(|_| is_plain && text.len() <= DIGITS_MAX)
 }
 
 pub(super) fn limit(text: &str) -> Result<usize, &'static str> {
-    let number = text.parse().ok();
+    let number = digits(text).and_then(|number| usize::try_from(number).ok());
     number
         .filter(|number| (1..=PAGE_MAX).contains(number))
         .ok_or("a page has 1 to 1000 items")
@@ -140,9 +150,9 @@ pub(super) fn limit(text: &str) -> Result<usize, &'static str> {
 #[utoipa::path(
     get, path = "/v1/operations/{key}/events", tag = "operations",
     params(
-        ("key" = String, Path, description = "The key, percent-encoded"),
-        ("after" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<u32>, Query, description = "How many, 50 by default", minimum = 1, maximum = 1000),
+        ("key" = String, Path, description = "The key, percent-encoded", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$"),
+        ("after" = Option<String>, Query, description = "`next` of the page before", pattern = "^[0-9]{1,18}$", nullable = false),
+        ("limit" = Option<u32>, Query, description = "How many, 50 by default", minimum = 1, maximum = 1000, nullable = false),
     ),
     responses(
         (status = 200, description = "A page of events", body = schema::Events),

@@ -11,45 +11,38 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::body::{Answer, answer_data, given};
+use super::body::{Answer, answer_data, given, said};
 use super::calls::{done_effect, key_of};
+use super::described::Resolution as Described;
+use super::numbers::Whole;
 use super::plan::{Plan, rehearse};
 use super::problem::Problem;
 use super::words::EffectWord;
 use super::{Asked, Server, one, schema};
 use crate::auth::Caller;
 
-/// Settles a doubt.
-#[derive(Debug, Deserialize, ToSchema)]
+/// Settles a doubt; [`Described`] says it, by its verdict.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResolveCall {
-    #[schema(min_length = 1, max_length = 255)]
     key: String,
-    /// The version of the record that was decided on.
-    version: u64,
+    version: Whole,
     verdict: Resolved,
-    /// Whether it ended in success; for `done` only.
-    #[schema(default = true)]
-    ok: Option<bool>,
-    /// What it did; for `done` only.
-    effect: Option<EffectWord>,
-    /// What it answered; for `done` only.
+    /// For `done` only, as the next two.
+    #[serde(default, deserialize_with = "said")]
+    ok: Option<Option<bool>>,
+    #[serde(default, deserialize_with = "said")]
+    effect: Option<Option<EffectWord>>,
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<serde_json::Value>)]
     data: Option<Box<RawValue>>,
-    /// Why.
-    #[schema(min_length = 1, max_length = 1024)]
     note: Option<String>,
-    /// Only says what would happen.
     #[serde(default)]
-    #[schema(default = false)]
     dry_run: bool,
 }
 
 /// What was found out.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = ResolutionWord)]
 pub(crate) enum Resolved {
     Done,
     NotDone,
@@ -59,12 +52,17 @@ pub(crate) enum Resolved {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OrderCall {
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
     key: String,
     /// The version of the record that was decided on.
-    version: u64,
+    #[schema(value_type = u64)]
+    version: Whole,
     /// Why.
-    #[schema(min_length = 1, max_length = 1024)]
+    #[schema(
+        min_length = 1,
+        max_length = 1024,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"
+    )]
     note: Option<String>,
     /// Only says what would happen.
     #[serde(default)]
@@ -77,7 +75,7 @@ pub(crate) struct OrderCall {
 /// The same call again gets the same answer. On another version it is refused with the present record.
 #[utoipa::path(
     post, path = "/v1/resolve", tag = "operators",
-    request_body = ResolveCall,
+    request_body = inline(Described),
     responses(
         (status = 200, description = "What the operation came to", body = schema::Receipt),
         super::Refusals,
@@ -104,10 +102,10 @@ async fn resolve_one(
         let text = "`ok`, `effect` and `data` go with the verdict `done` only";
         return Err(Problem::input(text));
     }
-    let ok = call.ok.unwrap_or(true);
-    let effect = done_effect(ok, call.effect);
+    let ok = call.ok.flatten().unwrap_or(true);
+    let effect = done_effect(ok, call.effect.flatten());
     let data = answer_data(call.data)?;
-    let desk = Desk::new(caller, &call.key, call.version, call.note.as_deref())?;
+    let desk = Desk::new(caller, &call.key, call.version.0, call.note.as_deref())?;
     if call.dry_run {
         let resolution = match call.verdict {
             Resolved::Done => Resolution::Done(Outcome {
@@ -213,7 +211,7 @@ async fn order_one(
     call: OrderCall,
     choice: Choice,
 ) -> Result<Answer, Problem> {
-    let desk = Desk::new(caller, &call.key, call.version, call.note.as_deref())?;
+    let desk = Desk::new(caller, &call.key, call.version.0, call.note.as_deref())?;
     if call.dry_run {
         let order = desk.order();
         let (command, effect) = match choice {

@@ -7,7 +7,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder};
 
-use super::{Problem, Server, reference};
+use super::{Problem, Server, reference, schema};
 
 /// Describes the API as a whole; the handlers describe themselves.
 pub(super) fn openapi() -> OpenApi {
@@ -26,8 +26,9 @@ pub(super) fn openapi() -> OpenApi {
     let token = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some("A token made by `semel token create`"));
-    let components =
-        ComponentsBuilder::new().security_scheme("token", SecurityScheme::Http(token.build()));
+    let components = ComponentsBuilder::new()
+        .security_scheme("token", SecurityScheme::Http(token.build()))
+        .schema_from::<schema::Asked>();
     let tags = [
         (
             "attempts",

@@ -28,10 +28,7 @@ impl Parameters {
         let taken = self.0.extract_if(.., |(known, _)| known == name);
         let values = taken.map(|(_, value)| value).collect::<Vec<_>>();
         let words = values.iter().flat_map(|value| value.split(','));
-        words
-            .filter(|word| !word.is_empty())
-            .map(str::to_owned)
-            .collect()
+        words.map(str::to_owned).collect()
     }
 
     /// Takes the value of a parameter.

@@ -42,6 +42,28 @@ pub(crate) enum State {
     Stub,
 }
 
+/// What repeating an action would do.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Class {
+    Idempotent,
+    Unsafe,
+}
+
+/// A state that can be asked for.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = AskedState)]
+pub(crate) enum Asked {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Doubtful,
+    Dead,
+    Tombstone,
+}
+
 /// What happened to the world, or in a dry run what would.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

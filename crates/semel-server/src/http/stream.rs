@@ -40,9 +40,9 @@ const PIECE_MAX: usize = 256;
 #[utoipa::path(
     get, path = "/v1/events", tag = "events",
     params(
-        ("after" = Option<String>, Query, description = "Only events after this number"),
-        ("limit" = Option<u32>, Query, description = "How many a page has, 50 by default", minimum = 1, maximum = 1000),
-        ("Last-Event-ID" = Option<String>, Header, description = "Go on after this event; for streams only"),
+        ("after" = Option<String>, Query, description = "Only events after this number", pattern = "^[0-9]{1,18}$", nullable = false),
+        ("limit" = Option<u32>, Query, description = "How many a page has, 50 by default", minimum = 1, maximum = 1000, nullable = false),
+        ("Last-Event-ID" = Option<String>, Header, description = "Go on after this event; for streams only", pattern = "^[0-9]{1,18}$", nullable = false),
     ),
     responses(
         (status = 200, description = "A page of events, the oldest first; or a stream", content(
@@ -64,12 +64,13 @@ pub(crate) async fn events(
     let after = asked.parsed("after", cursor)?;
     let limit = asked.parsed("limit", limit)?;
     asked.done()?;
+    let last = headers.get("last-event-id").map(|value| {
+        let text = value.to_str().unwrap_or_default();
+        cursor(text).map_err(|_| Problem::input("Last-Event-ID is the `id` of an event"))
+    });
+    let last = last.transpose()?;
     if wants_stream(&headers) {
-        let last = headers.get("last-event-id").map(|value| {
-            let text = value.to_str().unwrap_or_default();
-            cursor(text).map_err(|_| Problem::input("Last-Event-ID is the `id` of an event"))
-        });
-        let after = last.transpose()?.or(after);
+        let after = last.or(after);
         return follow(&server, caller.namespace, after).await;
     }
     let reader = server.feed().reader(server.engine());

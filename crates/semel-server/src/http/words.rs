@@ -6,9 +6,8 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 /// What repeating an action would do.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = Class)]
 pub(crate) enum ClassWord {
     Safe,
     Idempotent,
