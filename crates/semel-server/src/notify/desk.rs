@@ -1,6 +1,6 @@
 //! Telling what was found: a few at once, each until it is told or there is nothing to tell any more.
 
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use semel::{
 };
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::NAMESPACE;
@@ -33,6 +33,9 @@ const LEASE: Duration = Duration::from_secs(30);
 
 /// The pause before something is looked at again that another server tells, or that the store failed for.
 const AGAIN: Duration = Duration::from_secs(2);
+
+/// The pause after a defect of ours: it is not likely to be gone in a moment.
+const BROKEN: Duration = Duration::from_secs(60);
 
 /// One thing to be told through one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,7 +73,8 @@ enum Outcome {
 pub(super) struct Desk {
     teller: Arc<Teller>,
     waiting: BinaryHeap<Due>,
-    running: JoinSet<(Task, Outcome)>,
+    running: JoinSet<Outcome>,
+    started: HashMap<Id, Task>,
     /// What waits or runs.
     known: HashSet<Task>,
 }
@@ -85,6 +89,7 @@ impl Desk {
             }),
             waiting: BinaryHeap::new(),
             running: JoinSet::new(),
+            started: HashMap::new(),
             known: HashSet::new(),
         }
     }
@@ -101,7 +106,7 @@ impl Desk {
             tokio::select! {
                 biased;
                 () = crate::stopped(&mut stop) => break,
-                Some(ended) = self.running.join_next() => self.ended(ended),
+                Some(ended) = self.running.join_next_with_id() => self.ended(ended),
                 () = sleep_until(due), if has_due => self.start(),
                 Some(subject) = found.recv(), if self.known.len() < WAITING_MAX => self.take(subject),
             }
@@ -123,20 +128,27 @@ impl Desk {
     fn start(&mut self) {
         if let Some(Due(_, task)) = self.waiting.pop() {
             let teller = Arc::clone(&self.teller);
-            self.running
-                .spawn(async move { (task, teller.see_to(task).await) });
+            let started = self.running.spawn(async move { teller.see_to(task).await });
+            self.started.insert(started.id(), task);
         }
     }
 
-    fn ended(&mut self, ended: Result<(Task, Outcome), tokio::task::JoinError>) {
-        match ended {
-            Ok((task, Outcome::Over)) => {
+    fn ended(&mut self, ended: Result<(Id, Outcome), JoinError>) {
+        let (id, outcome) = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                tracing::error!(%error, "a notification broke down");
+                (error.id(), Outcome::Again(BROKEN))
+            }
+        };
+        let Some(task) = self.started.remove(&id) else {
+            return;
+        };
+        match outcome {
+            Outcome::Over => {
                 self.known.remove(&task);
             }
-            Ok((task, Outcome::Again(pause))) => {
-                self.waiting.push(Due(Instant::now() + pause, task));
-            }
-            Err(error) => tracing::error!(%error, "a notification broke down"),
+            Outcome::Again(pause) => self.waiting.push(Due(Instant::now() + pause, task)),
         }
     }
 }
