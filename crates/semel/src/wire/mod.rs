@@ -5,7 +5,7 @@
 //! is stored. The format is private: a client and a server of the same version understand each other, and
 //! a newer message is refused as one.
 //!
-//! [`answer`] is the server's side, without HTTP: it keeps callers behind their wall. A record of another
+//! `answer` is the server's side, without HTTP: it keeps callers behind their wall. A record of another
 //! namespace is answered as if it were not there.
 
 mod answer;

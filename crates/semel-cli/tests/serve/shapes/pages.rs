@@ -130,7 +130,6 @@ fn health_and_readiness_are_there() {
 }
 
 #[test]
-#[ignore = "/metrics says nothing yet"]
 fn figures_are_there_and_name_no_keys() {
     let world = World::new();
     let server = Server::start(&world);
