@@ -116,6 +116,9 @@ pub struct Config {
     pub notify: Notify,
     /// Where spans of requests are sent to; only builds with the feature `otlp` send them.
     pub otlp: Option<Url>,
+    /// Loses the first reply to a call that changes something, the third, and so on, after it was done: for
+    /// those who test their own clients.
+    pub drops_replies: bool,
     /// How much of everything there may be.
     pub limits: Limits,
 }
@@ -133,6 +136,7 @@ impl Config {
             rate_limit: None,
             notify: Notify::default(),
             otlp: None,
+            drops_replies: false,
             limits: Limits::default(),
         }
     }

@@ -4,7 +4,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -13,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::listener::Stream;
 use crate::patient::Patient;
+use crate::replies::{Dropped, Replies};
 
 /// The longest that a TLS handshake may take.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -30,6 +34,7 @@ const OTHER_FILES: u64 = 128;
 pub(crate) struct Connection {
     pub(crate) acceptor: Option<TlsAcceptor>,
     pub(crate) router: Router,
+    pub(crate) replies: Replies,
     pub(crate) head: Duration,
     pub(crate) stop: watch::Receiver<bool>,
 }
@@ -50,7 +55,16 @@ pub(crate) async fn serve(stream: Box<dyn Stream>, connection: Connection) {
             }
         }
     };
-    let service = TowerToHyperService::new(connection.router);
+    let (router, replies) = (connection.router, connection.replies);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|request: Request<Incoming>| {
+        let is_lost = replies.loses(request.method());
+        let answered = router.call(request);
+        async move {
+            let Ok(response) = answered.await;
+            if is_lost { Err(Dropped) } else { Ok(response) }
+        }
+    });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(connection.head)

@@ -15,6 +15,7 @@ mod notify;
 mod outbound;
 mod patient;
 mod rate;
+mod replies;
 #[cfg_attr(not(feature = "otlp"), path = "no_span.rs")]
 mod span;
 mod tls;
@@ -38,6 +39,7 @@ use self::http::Server;
 use self::listener::Listener;
 use self::metrics::Counts;
 use self::notify::Channel;
+use self::replies::Replies;
 use self::span::Exporting;
 use self::tls::Encryption;
 
@@ -183,6 +185,7 @@ impl Service {
             let engine = self.server.engine().clone();
             tokio::spawn(notify::run(engine, self.channels, told, stop.clone()))
         });
+        let replies = Replies::new(self.config.drops_replies);
         let places = Arc::new(Semaphore::new(self.config.limits.connections));
         // Every connection holds a sender: when all are gone, all connections are.
         let (alive, mut all_gone) = mpsc::channel::<()>(1);
@@ -209,6 +212,7 @@ impl Service {
             let connection = Connection {
                 acceptor: self.encryption.as_ref().map(Encryption::acceptor),
                 router: self.router.clone(),
+                replies: replies.clone(),
                 head: self.config.limits.head,
                 stop: stop.clone(),
             };

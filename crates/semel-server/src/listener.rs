@@ -38,10 +38,14 @@ impl Listener {
             Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
             Listen::Unix(path) => {
                 remove_stale(path).await?;
-                let listener = UnixListener::bind(path)?;
-                let socket = Socket(path.clone());
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-                Ok(Self::Unix(listener, socket))
+                // Nobody else can connect before the permissions are right: it gets its name last.
+                let mut unfinished = path.clone().into_os_string();
+                unfinished.push(format!(".{}", std::process::id()));
+                let socket = Socket(unfinished.into());
+                let listener = UnixListener::bind(&socket.0)?;
+                std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600))?;
+                std::fs::rename(&socket.0, path)?;
+                Ok(Self::Unix(listener, Socket(path.clone())))
             }
         }
     }

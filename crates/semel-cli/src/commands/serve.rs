@@ -4,10 +4,11 @@ use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use semel::Engine;
-use semel_server::{Service, StartError, Stop};
+use semel_server::{Config, Service, StartError, Stop};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::commands::run::inject::Faults;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -16,10 +17,15 @@ const FORCED: i32 = 130;
 
 pub(crate) async fn run(context: &Context) -> Result<ExitCode, Failure> {
     let settings = &context.settings;
-    let config = settings.server()?;
+    let faults = Faults::for_server()?;
+    let config = Config {
+        drops_replies: faults.drops_reply(),
+        ..settings.server()?
+    };
     log(settings.get("serve.log"));
     let engine = Engine::builder().redactor(settings.redactor()?);
     let engine = engine.open(settings.store()).await?;
+    faults.plan(&engine);
     let service = Service::open(engine, config).await.map_err(failure)?;
     // Whoever is told that it listens may tell it to end.
     let signals = listen_for(&[SignalKind::terminate(), SignalKind::interrupt()]);

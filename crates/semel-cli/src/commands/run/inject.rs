@@ -75,6 +75,20 @@ impl Faults {
         names.map(fault).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Reads those that can strike a server: it can be killed and stopped by anybody.
+    pub(crate) fn for_server() -> Result<Self, Failure> {
+        let faults = Self::from_environment()?;
+        let of_process = |injected: &Injected| match injected {
+            Injected::Die(_) | Injected::Stop(_) => true,
+            Injected::DropReply | Injected::Store(..) | Injected::Repeat(_) => false,
+        };
+        if faults.0.iter().any(of_process) {
+            let text = format!("{VARIABLE}: a server does not kill or stop itself");
+            return Err(Failure::input(text).hint("use `kill -9` or `kill -STOP` on its process"));
+        }
+        Ok(faults)
+    }
+
     /// Plans those that strike at the store.
     pub(crate) fn plan(&self, engine: &Engine) {
         for injected in &self.0 {
