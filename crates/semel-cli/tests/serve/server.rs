@@ -245,7 +245,10 @@ fn listening(line: &Value) -> Option<Address> {
         return None;
     }
     let address = line["address"].as_str()?;
-    let address = address.strip_prefix("http://").unwrap_or(address);
+    let plain = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| address.strip_prefix(scheme));
+    let address = plain.unwrap_or(address);
     match address.strip_prefix("unix:") {
         Some(path) => Some(Address::Unix(path.into())),
         None => Some(Address::Tcp(address.parse::<SocketAddr>().ok()?)),
