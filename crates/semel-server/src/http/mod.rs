@@ -1,7 +1,7 @@
 //! The API: what callers in any language ask over HTTP.
 
+mod begin;
 mod body;
-mod calls;
 mod described;
 mod engine;
 mod gate;
@@ -14,8 +14,12 @@ mod plan;
 mod problem;
 mod query;
 mod reference;
+mod renew;
+mod request;
 mod schema;
+mod settle;
 mod stream;
+mod submit;
 mod words;
 
 use std::sync::Arc;
@@ -40,7 +44,7 @@ pub(crate) use self::problem::{Problem, codes};
 
 use self::problem::Said;
 
-use self::body::{Answer, Budget, Calls, answer_each};
+use self::body::{Answer, Budget, Calls, Received, answer_each};
 use crate::config::{Config, Limits};
 use crate::feed::Feed;
 use crate::metrics::Counts;
@@ -200,6 +204,13 @@ impl<S: Sync> FromRequest<S> for Asked {
     }
 }
 
+impl Asked {
+    async fn read(self, server: &Server) -> Result<Received<'_>, Problem> {
+        let limits = server.limits();
+        body::read(self.0, &server.0.bodies, limits.body, limits.read).await
+    }
+}
+
 /// One, or an array of them; what is no such call in an array is answered by itself.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it is only described")]
@@ -274,8 +285,7 @@ where
     F: Fn(T) -> A,
     A: Future<Output = Result<Answer, Problem>>,
 {
-    let limits = server.limits();
-    let received = body::read(asked.0, &server.0.bodies, limits.body, limits.read).await?;
+    let received = asked.read(server).await?;
     match Calls::read(&received.bytes)? {
         Calls::One(call) => json(Box::pin(answer(body::parse(call)?)).await?),
         Calls::Many(calls) => {
@@ -286,18 +296,16 @@ where
 }
 
 /// Answers one call.
-pub(crate) async fn one<T, F, A>(
+pub(crate) async fn one<T, A>(
     server: &Server,
     asked: Asked,
-    answer: F,
+    answer: impl FnOnce(T) -> A,
 ) -> Result<Response, Problem>
 where
     T: DeserializeOwned,
-    F: Fn(T) -> A,
     A: Future<Output = Result<Answer, Problem>>,
 {
-    let limits = server.limits();
-    let received = body::read(asked.0, &server.0.bodies, limits.body, limits.read).await?;
+    let received = asked.read(server).await?;
     json(Box::pin(answer(body::parse(&received.bytes)?)).await?)
 }
 
@@ -318,10 +326,10 @@ pub(crate) fn service(
     stop: watch::Receiver<bool>,
 ) -> (Server, Router) {
     let (api, openapi) = OpenApiRouter::with_openapi(pages::openapi())
-        .routes(routes!(calls::begin))
-        .routes(routes!(calls::renew))
-        .routes(routes!(calls::settle))
-        .routes(routes!(calls::submit))
+        .routes(routes!(begin::begin))
+        .routes(routes!(renew::renew))
+        .routes(routes!(settle::settle))
+        .routes(routes!(submit::submit))
         .routes(routes!(orders::resolve))
         .routes(routes!(orders::retry))
         .routes(routes!(orders::cancel))

@@ -11,9 +11,9 @@ use semel::{Engine, Events, Key, Namespace, Scope, Timestamp};
 use serde::Serialize;
 
 use super::body::Answer;
-use super::calls::key_of;
 use super::problem::Problem;
 use super::query::Parameters;
+use super::request::key_of;
 use super::{Server, json, schema, words};
 use crate::auth::Caller;
 

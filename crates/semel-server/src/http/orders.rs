@@ -12,11 +12,12 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::body::{Answer, answer_data, given, said};
-use super::calls::{done_effect, key_of};
 use super::described::Resolution as Described;
 use super::numbers::Whole;
 use super::plan::{Plan, rehearse};
 use super::problem::Problem;
+use super::request::key_of;
+use super::settle::done_effect;
 use super::words::EffectWord;
 use super::{Asked, Server, one, schema};
 use crate::auth::Caller;

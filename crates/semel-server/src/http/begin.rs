@@ -1,0 +1,367 @@
+//! Begin: asking to carry an operation out.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use semel::core::Probe;
+use semel::core::ledger::{Fence, StateKind};
+use semel::view::RecordView;
+use semel::{Claimed, Effect, Granted, Key, Preview, Receipt, Request, Scope};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::body::{Answer, given};
+use super::numbers::Whole;
+use super::plan::Plan;
+use super::problem::Problem;
+use super::request::{Policies, attempt_of, described, key_of, lease_of};
+use super::words::{ClassWord, DoubtWord};
+use super::{Asked, Server, many_or_one, schema};
+use crate::auth::Caller;
+use crate::span;
+
+/// How long after a stop a begin may still take: longer than a claim, shorter than a wait.
+const CLAIM_GRACE: Duration = Duration::from_secs(1);
+
+/// Asks to carry an operation out.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Begin {
+    /// Names the operation: the same key is the same action.
+    #[schema(
+        min_length = 1,
+        max_length = 255,
+        pattern = "^[!-~]([ -~]*[!-~])?$",
+        example = "o-1"
+    )]
+    key: String,
+    /// What is done.
+    #[schema(
+        min_length = 1,
+        max_length = 255,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$",
+        example = "create-order"
+    )]
+    name: String,
+    /// What it is given: the same key with another input is refused.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    input: Option<Box<RawValue>>,
+    /// The attempt's own id, made from chance for this one: asking again with it gets the same
+    /// grant. One is made where none is given.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
+    attempt_id: Option<String>,
+    /// What repeating the action would do. What is `safe` needs no claim.
+    #[schema(value_type = Option<schema::Class>)]
+    class: Option<ClassWord>,
+    /// What happens when the operation is in doubt.
+    on_doubt: Option<DoubtWord>,
+    /// How long the attempt may be silent.
+    #[schema(value_type = Option<u64>, minimum = 1_000, maximum = 86_400_000, default = 60_000)]
+    lease_ms: Option<Whole>,
+    /// How long to wait for another one's attempt; `Prefer: wait=SECONDS` says it too.
+    #[schema(value_type = Option<u64>, minimum = 0, default = 0)]
+    wait_ms: Option<Whole>,
+    /// How many attempts there may be.
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    max_attempts: Option<Whole>,
+    /// How long a doubt may be retried.
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    retry_within_ms: Option<Whole>,
+    /// How long the world settles before a probe looks.
+    #[schema(value_type = Option<u64>, minimum = 0)]
+    settle_delay_ms: Option<Whole>,
+    /// How long the answer is kept.
+    #[schema(value_type = Option<u64>, minimum = 1_000, maximum = 3_153_600_000_000_u64)]
+    retention_ms: Option<Whole>,
+    /// The command that finds out whether a doubted effect happened.
+    #[schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$")]
+    probe: Option<String>,
+    /// The operation that this one is a step of.
+    parent: Option<Parent>,
+    /// Only says what would happen.
+    #[serde(default)]
+    #[schema(default = false)]
+    dry_run: bool,
+}
+
+/// The operation that a step belongs to, and the fence of its running attempt.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Parent {
+    #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
+    key: String,
+    #[schema(value_type = u64)]
+    fence: Whole,
+}
+
+/// The right to act, or to look up.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Grant {
+    decision: Decision,
+    #[schema(value_type = String)]
+    namespace: String,
+    key: String,
+    attempt_id: String,
+    /// Grows with each attempt: an upstream that keeps the highest one can refuse older attempts.
+    fence: u64,
+    /// The number of the attempt.
+    attempt: u32,
+    /// Until when it may act, unless it is renewed.
+    #[schema(format = DateTime)]
+    lease_until: String,
+    /// What finds out whether the doubted effect happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    probe: Option<String>,
+    /// The policies that stand, where this call asked for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    policy_kept: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Decision {
+    Execute,
+    Probe,
+}
+
+/// An answer that was given before.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Replay {
+    decision: ReplayWord,
+    #[schema(value_type = schema::Receipt)]
+    receipt: Receipt,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ReplayWord {
+    Replay,
+}
+
+/// What a begin is answered with.
+#[derive(ToSchema)]
+#[schema(as = BeginAnswer)]
+#[expect(dead_code, reason = "it is only described")]
+#[serde(untagged)]
+pub(crate) enum BeginAnswer {
+    Grant(Grant),
+    Replay(Replay),
+    Plan(schema::Receipt),
+}
+
+/// Asks to carry an operation out now.
+///
+/// `execute`: act, then settle. `probe`: look up whether the doubted effect happened, touch nothing, then
+/// settle. `replay`: it was done before. Asking again with the same `attempt_id`, because the reply was lost,
+/// gets the same fence. An array of calls is answered with an array, in order, each item with its `status`.
+#[utoipa::path(
+    post, path = "/v1/begin", tag = "attempts",
+    request_body = inline(super::OneOrMany<Begin>),
+    params(("Prefer" = Option<String>, Header, description = "`wait=SECONDS`, as `wait_ms`", nullable = false)),
+    responses(
+        (status = 200, description = "Go on, or the stored answer", body = inline(super::Answers<BeginAnswer>)),
+        super::Refusals,
+    ),
+    extensions(("x-semel-class" = json!("idempotent")), ("x-semel-needs-key" = json!(true)))
+)]
+pub(crate) async fn begin(
+    State(server): State<Server>,
+    caller: Caller,
+    headers: HeaderMap,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    caller.needs(Scope::Write)?;
+    let preferred = preferred_wait(&headers);
+    let answer = async |begin| {
+        let answer = begin_one(&server, &caller, preferred, begin).await;
+        if let Err(problem) = &answer {
+            server.begun(problem.code());
+        }
+        answer
+    };
+    let mut response = many_or_one(&server, asked, answer).await?;
+    if let Some(wait) = preferred {
+        let applied = wait.min(server.limits().wait);
+        if let Ok(value) = HeaderValue::try_from(format!("wait={}", applied.as_secs())) {
+            let name = HeaderName::from_static("preference-applied");
+            response.headers_mut().insert(name, value);
+        }
+    }
+    Ok(response)
+}
+
+async fn begin_one(
+    server: &Server,
+    caller: &Caller,
+    preferred: Option<Duration>,
+    begin: Begin,
+) -> Result<Answer, Problem> {
+    let dry_run = begin.dry_run;
+    let attempt = begin.attempt_id.as_deref().map(attempt_of).transpose()?;
+    let wait = begin
+        .wait_ms
+        .map(|wait| Duration::from_millis(wait.0))
+        .or(preferred);
+    let wait = wait.unwrap_or_default().min(server.limits().wait);
+    let (request, key) = request(caller, begin)?;
+    span::about(&caller.namespace, &key);
+    let request = request.wait(wait);
+    if dry_run {
+        let preview = server
+            .within(wait, server.engine().preview(request))
+            .await?;
+        return preview_answer(server, caller, &key, preview);
+    }
+    let claimed = server.within(wait, server.engine().claim(request, attempt));
+    // A stop does not wait for other ones' attempts; a claim that is on its way is answered first.
+    let claimed = tokio::select! {
+        biased;
+        claimed = claimed => claimed?,
+        () = server.stopped_for(CLAIM_GRACE) => return Err(stopping(&key, wait)),
+    };
+    match claimed {
+        Claimed::Granted(granted) => {
+            server.begun(if granted.is_probe { "probe" } else { "execute" });
+            Answer::ok(&grant(caller, &key, granted))
+        }
+        Claimed::Replay(receipt) => {
+            server.begun("replay");
+            Answer::ok(&replay(receipt))
+        }
+        Claimed::Wait { retry_after } => Err(in_flight(&key, retry_after)),
+        Claimed::InDoubt(record) => {
+            let view = RecordView::of(&record, server.now());
+            Err(in_doubt(&key, view))
+        }
+    }
+}
+
+fn in_flight(key: &Key, retry_after: Duration) -> Problem {
+    Problem::new(
+        "in_flight",
+        format!("{key}: another attempt holds the operation"),
+    )
+    .hint("wait for the running attempt, or ask again later")
+    .after(retry_after)
+    .about(key)
+}
+
+/// Says that the server stops: whoever waited knows no more than before, and a claim may have been stored.
+fn stopping(key: &Key, wait: Duration) -> Problem {
+    if wait.is_zero() {
+        return Problem::new("store_unavailable", format!("{key}: the server stops"))
+            .hint("send the same request again: it does no more than once")
+            .after(CLAIM_GRACE)
+            .about(key);
+    }
+    in_flight(key, CLAIM_GRACE)
+}
+
+fn in_doubt(key: &Key, view: Option<RecordView>) -> Problem {
+    let text = format!("{key}: nobody knows whether an earlier attempt took effect");
+    Problem::new("in_doubt", text)
+        .hint("find out whether the effect happened, then resolve the operation with its version")
+        .about(key)
+        .resting_on(view)
+}
+
+fn grant(caller: &Caller, key: &Key, granted: Granted) -> Grant {
+    Grant {
+        decision: if granted.is_probe {
+            Decision::Probe
+        } else {
+            Decision::Execute
+        },
+        namespace: caller.namespace.to_string(),
+        key: key.to_string(),
+        attempt_id: granted.attempt_id.to_string(),
+        fence: granted.fence.0,
+        attempt: granted.attempt,
+        lease_until: granted.lease_until.to_string(),
+        probe: granted.probe.map(|probe| probe.to_string()),
+        policy_kept: granted.policy_kept,
+    }
+}
+
+const fn replay(receipt: Receipt) -> Replay {
+    Replay {
+        decision: ReplayWord::Replay,
+        receipt,
+    }
+}
+
+fn preview_answer(
+    server: &Server,
+    caller: &Caller,
+    key: &Key,
+    preview: Preview,
+) -> Result<Answer, Problem> {
+    match preview {
+        Preview::Execute { attempt } => {
+            let change = format!("would begin attempt {attempt} of {key}");
+            let plan = Plan::new(caller, key, Effect::WouldUpdate, StateKind::Running);
+            Answer::ok(&plan.decision("execute").change(change))
+        }
+        Preview::Probe => {
+            let change = format!("would look up whether {key} took effect");
+            let plan = Plan::new(caller, key, Effect::WouldUpdate, StateKind::Running);
+            Answer::ok(&plan.decision("probe").change(change))
+        }
+        Preview::Replay(receipt) => Answer::ok(&replay(receipt)),
+        Preview::Wait { retry_after } => Err(in_flight(key, retry_after)),
+        Preview::InDoubt(record) => {
+            let view = RecordView::of(&record, server.now());
+            Err(in_doubt(key, view))
+        }
+    }
+}
+
+/// Reads `Prefer: wait=SECONDS`; what cannot be read is no preference (RFC 7240).
+fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
+    let lines = headers.get_all("prefer").into_iter();
+    let preferences = lines.filter_map(|line| line.to_str().ok());
+    let mut preferences = preferences.flat_map(|line| line.split(','));
+    let seconds = preferences.find_map(|preference| {
+        let preference = preference.split(';').next().unwrap_or_default();
+        let (name, value) = preference.split_once('=')?;
+        let value = value.trim().trim_matches('"');
+        name.trim()
+            .eq_ignore_ascii_case("wait")
+            .then(|| value.parse::<u32>().ok())?
+    });
+    seconds.map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+fn request(caller: &Caller, begin: Begin) -> Result<(Request, Key), Problem> {
+    let key = key_of(&begin.key)?;
+    let policies = Policies {
+        class: begin.class,
+        on_doubt: begin.on_doubt,
+        max_attempts: begin.max_attempts,
+        retry_within_ms: begin.retry_within_ms,
+        retention_ms: begin.retention_ms,
+    };
+    let request = described(caller, &begin.name, key.clone(), begin.input.as_deref());
+    let mut request = policies.of(request)?;
+    if let Some(delay) = begin.settle_delay_ms {
+        request = request.settle_delay(Duration::from_millis(delay.0));
+    }
+    if let Some(lease) = begin.lease_ms {
+        request = request.lease(lease_of(lease.0)?);
+    }
+    if let Some(probe) = begin.probe {
+        let probe =
+            Probe::new(&probe).map_err(|error| Problem::input(format!("probe: {error}")))?;
+        request = request.probe(probe);
+    }
+    if let Some(parent) = begin.parent {
+        request = request.parent(key_of(&parent.key)?, Fence(parent.fence.0));
+    }
+    Ok((request, key))
+}
