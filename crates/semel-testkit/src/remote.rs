@@ -21,8 +21,8 @@ use semel::store::{Pending, Store};
 use semel::wire::{self, Call, Caller};
 use semel_core::{Namespace, Scope};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::OnceCell;
-use tokio::task::JoinSet;
+use tokio::sync::{OnceCell, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::conformance::{Bed, ManualClock};
 
@@ -43,12 +43,14 @@ pub enum Trouble {
     Silence,
 }
 
-/// A server on a port of this machine; it ends with its handle.
+/// A server on a port of this machine; it ends with its handle, or at once when it is stopped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
-    serving: tokio::task::AbortHandle,
+    /// It serves until this is gone.
+    wanted: oneshot::Sender<Infallible>,
+    serving: JoinHandle<()>,
 }
 
 struct Shared {
@@ -120,12 +122,23 @@ impl Server {
             calls: Mutex::default(),
             connections: Mutex::default(),
         });
-        let serving = tokio::spawn(serve(listener, Arc::clone(&shared)));
+        let (wanted, unwanted) = oneshot::channel();
+        let serving = tokio::spawn(serve(listener, Arc::clone(&shared), unwanted));
         Self {
             address,
             shared,
-            serving: serving.abort_handle(),
+            wanted,
+            serving,
         }
+    }
+
+    /// Ends it: when this returns, the port is free and every connection is cut.
+    ///
+    /// # Panics
+    /// When serving failed.
+    pub async fn stop(self) {
+        drop(self.wanted);
+        self.serving.await.expect("it served");
     }
 
     /// Returns the URL for clients.
@@ -175,17 +188,16 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.serving.abort();
-    }
-}
-
-/// Serves until it is aborted; then its connections are cut.
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+/// Serves until nobody wants it any more; then its connections are cut.
+async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    mut unwanted: oneshot::Receiver<Infallible>,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
+            Err(_) = &mut unwanted => break connections.shutdown().await,
             accepted = listener.accept() => {
                 let (stream, _) = accepted.expect("it accepts");
                 connections.spawn(converse(stream, Arc::clone(&shared)));

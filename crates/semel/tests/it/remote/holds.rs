@@ -56,7 +56,7 @@ async fn an_outcome_that_the_server_did_not_hear_is_delivered_by_the_next_open()
     let engine = open(&server.url()).await;
     let shortest = Lease::new(Duration::from_secs(1)).expect("a valid lease");
     let held = permit(&engine, order().lease(shortest)).await;
-    drop(server);
+    server.stop().await;
     match held.done(Effect::Created, "x").await {
         Err(Error::Unstored { noted, .. }) => assert!(noted),
         other => panic!("nobody was there: {other:?}"),

@@ -88,7 +88,7 @@ async fn a_piece_of_a_stream_is_not_sent_again() {
 async fn a_server_that_is_gone_has_written_nothing() {
     let server = server().await;
     let engine = open(&server, None).await;
-    drop(server);
+    server.stop().await;
     let refused = engine.begin(order()).await;
     let nothing = matches!(refused, Err(Error::Store(StoreError::Unavailable(_))));
     assert!(nothing, "{refused:?}");
@@ -101,7 +101,7 @@ async fn a_permit_outlives_the_restart_of_its_server() {
     let engine = open(&server, None).await;
     let held = permit(&engine, order()).await;
     let address = server.address().to_string();
-    drop(server);
+    server.stop().await;
     held.renew().await.expect_err("nobody is there");
     let report = tokio::spawn(held.done(Effect::Created, "x"));
     let server = Server::start_at(store, &address).await;
