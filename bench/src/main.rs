@@ -24,6 +24,10 @@ use clap::{Args, Parser, Subcommand};
 
 use self::engines::Name;
 
+/// The same as in `semel`, so that no contender has a better one.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What a shell is told when the command line is wrong, the same as from `semel` itself.
 const USAGE: u8 = 64;
 
