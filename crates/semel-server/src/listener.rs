@@ -42,6 +42,8 @@ impl Listener {
                 let mut unfinished = path.clone().into_os_string();
                 unfinished.push(format!(".{}", std::process::id()));
                 let socket = Socket(unfinished.into());
+                // In a container the process has the same number each time.
+                remove_stale(&socket.0).await?;
                 let listener = UnixListener::bind(&socket.0)?;
                 std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600))?;
                 std::fs::rename(&socket.0, path)?;
