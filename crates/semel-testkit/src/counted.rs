@@ -12,6 +12,7 @@ use semel::store::{
 use semel::{Timestamp, TokenId, TokenRecord};
 use semel_core::KeyHash;
 use semel_core::clock::{Reading, Stamp, judge};
+use semel_core::identity::Kin;
 use semel_core::ledger::Fence;
 
 use crate::conformance::ManualClock;
@@ -226,6 +227,16 @@ impl Store for Counted {
 
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
         Box::pin(async move { self.store.stream(self.place(place).await?, fence).await })
+    }
+
+    fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(async move {
+            let mut found = vec![];
+            for stored in self.store.kin(kin).await? {
+                found.push(self.stored(stored).await?);
+            }
+            Ok(found)
+        })
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

@@ -183,6 +183,7 @@ const fn less_sure(left: Delivery, right: Delivery) -> Delivery {
     match (left, right) {
         (Delivery::Undelivered, _) | (_, Delivery::Undelivered) => Delivery::Undelivered,
         (Delivery::Unknown, _) | (_, Delivery::Unknown) => Delivery::Unknown,
+        (Delivery::Lapsed, _) | (_, Delivery::Lapsed) => Delivery::Lapsed,
         (Delivery::Delivered, Delivery::Delivered) => Delivery::Delivered,
     }
 }

@@ -42,6 +42,11 @@ impl Door {
             Self::Inbox => "inbox",
         }
     }
+
+    fn from_word(word: &str) -> Option<Self> {
+        let doors = [Self::Proxy, Self::Mcp, Self::Inbox];
+        doors.into_iter().find(|door| door.as_str() == word)
+    }
 }
 
 /// Says where a key or a fingerprint means what it says: calls of two scopes never meet.
@@ -238,6 +243,16 @@ pub(super) fn is_named_by_delivery(body: &str) -> bool {
 /// Returns what all ledger keys of a door and a scope begin with.
 pub(super) fn prefix(door: Door, scope: &Scope) -> String {
     format!("{}/{}/", door.as_str(), scope.tag())
+}
+
+/// Splits a ledger key after door and scope; `None` where no door has made it.
+pub(super) fn split(key: &Key) -> Option<(&str, &str)> {
+    let text = key.as_str();
+    let (door, rest) = text.split_once('/')?;
+    let (tag, body) = rest.split_once('/')?;
+    let is_tag = tag.len() == 16 && tag.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    Door::from_word(door).filter(|_| is_tag)?;
+    Some((&text[..text.len() - body.len()], body))
 }
 
 /// Makes the ledger key of an operation: fixed for ever, as changing it would run again what is

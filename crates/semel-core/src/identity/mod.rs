@@ -56,6 +56,7 @@ mod call;
 mod command_line;
 mod delivery;
 mod key;
+mod kin;
 mod pointer;
 #[cfg(test)]
 mod tests;
@@ -66,6 +67,7 @@ pub use call::{Call, Identity, InFlight, Prior, Relation, WINDOW, WINDOW_WITHOUT
 pub use command_line::CommandLine;
 pub use delivery::{CallerId, Callers, Exchange, Observation};
 pub use key::{ClientKey, ClientText, Door, Scope, Source, ledger_key};
+pub use kin::{Kin, KinChange};
 pub use pointer::{BusinessKey, Pointer, PointerError};
 
 use crate::ledger::{Delivery, StateKind};
@@ -73,9 +75,10 @@ use crate::time::Timestamp;
 
 /// Decides which operation a call is for.
 ///
-/// `known` holds what is stored under [`Call::own_keys`], and of the operations of this
-/// fingerprint in this scope at least: those that are running, pending or in doubt, those seen
-/// within [`WINDOW`], and the one of the highest number. More does no harm: what belongs to
+/// `known` holds what is stored under [`Call::own_keys`]; and unless that [`names`] the operation,
+/// of the operations of this fingerprint in this scope at least those that count ([`Kin`]), and the one
+/// of the highest number. That number is looked up before those that count: what another process begins
+/// in between is then found among them, or has taken the number. More does no harm: what belongs to
 /// another scope, another fingerprint or an explicit key is passed over here.
 ///
 /// The door sets its marks in memory before it asks, so that a repeat on the same connection is
@@ -92,6 +95,20 @@ pub fn identify(call: &Call, known: &[Prior], now: Timestamp) -> Identity {
         return exactly(call, &ClientKey::Business(key.clone()), known);
     }
     by_delivery(call, known, now)
+}
+
+/// Says whether what is stored under a call's own keys tells which operation it is for, whatever became
+/// of the identical calls before it.
+#[must_use]
+pub fn names(call: &Call, known: &[Prior]) -> bool {
+    call.explicit.is_some() || call.business.is_some() || named_by_call_id(call, known).is_some()
+}
+
+/// Says whether a call counts as one that nobody will ask for again: what became of it was not seen to
+/// arrive, and its window has passed.
+#[must_use]
+pub fn has_lapsed(call: &Call, prior: &Prior, now: Timestamp) -> bool {
+    kin::is_suspect(prior.delivery) && unasked_standing(prior, call.window(), now) == Standing::Over
 }
 
 /// Takes a key as the identity, whatever became of its earlier calls.
@@ -206,20 +223,26 @@ fn unasked_standing(prior: &Prior, window: Duration, now: Timestamp) -> Standing
     match prior.state {
         StateKind::Doubtful => match prior.delivery {
             Delivery::Delivered if prior.failure_told => Standing::Over,
-            Delivery::Delivered | Delivery::Unknown | Delivery::Undelivered => Standing::Doubt,
+            Delivery::Delivered | Delivery::Unknown | Delivery::Undelivered | Delivery::Lapsed => {
+                Standing::Doubt
+            }
         },
         StateKind::Running => match prior.delivery {
             Delivery::Undelivered => Standing::Lost,
-            // A mark of delivery is that of an earlier attempt's answer.
-            Delivery::Unknown | Delivery::Delivered if prior.waiting => Standing::Waiting,
-            Delivery::Unknown | Delivery::Delivered => Standing::Unseen,
+            // Any other mark is that of an earlier attempt's answer.
+            Delivery::Unknown | Delivery::Delivered | Delivery::Lapsed if prior.waiting => {
+                Standing::Waiting
+            }
+            Delivery::Unknown | Delivery::Delivered | Delivery::Lapsed => Standing::Unseen,
         },
         StateKind::Pending if prior.waiting => Standing::Waiting,
         StateKind::Pending => Standing::Unapplied,
         StateKind::Succeeded | StateKind::Failed | StateKind::Dead | StateKind::Tombstone => {
             match prior.delivery {
-                Delivery::Unknown | Delivery::Delivered if prior.waiting => Standing::Waiting,
-                Delivery::Delivered => Standing::Over,
+                Delivery::Unknown | Delivery::Delivered | Delivery::Lapsed if prior.waiting => {
+                    Standing::Waiting
+                }
+                Delivery::Delivered | Delivery::Lapsed => Standing::Over,
                 Delivery::Unknown | Delivery::Undelivered
                     if prior.waiting || now.since(prior.last_seen) <= window =>
                 {

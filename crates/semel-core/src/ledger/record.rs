@@ -229,6 +229,9 @@ pub enum Delivery {
     Delivered,
     /// The caller went away before that.
     Undelivered,
+    /// Nothing proves that it arrived, and nobody came for it again in time: whoever makes the same
+    /// call now wants another effect.
+    Lapsed,
 }
 
 impl Delivery {
@@ -239,6 +242,7 @@ impl Delivery {
             Self::Unknown => "unknown",
             Self::Delivered => "delivered",
             Self::Undelivered => "undelivered",
+            Self::Lapsed => "lapsed",
         }
     }
 }

@@ -11,6 +11,7 @@ use semel::store::{
     Change, Commit, Current, Expected, Guard, NewPayload, Place, Result, Store, Stored,
 };
 use semel::wire::{self, Subject};
+use semel_core::identity::KinChange;
 use semel_core::ledger::{
     Begin, Command, Decision, Entry, Fence, Record, Rejection, Reply, Settle, Spec, State, Write,
     decide, parent_permits,
@@ -125,6 +126,7 @@ impl Asked {
                 fence: write.next.as_ref().map(Record::fence).unwrap_or_default(),
             },
             payload: self.new_payload(before, write.next.as_ref()),
+            kin: KinChange::between(before, write.next.as_ref()),
             next: write.next.map(Arc::new),
             guard,
         }

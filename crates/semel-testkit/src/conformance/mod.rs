@@ -9,6 +9,7 @@ pub mod commits;
 pub mod crowds;
 pub mod hand;
 pub mod handles;
+pub mod kin;
 pub mod lists;
 pub mod logs;
 pub mod payloads;

@@ -99,7 +99,7 @@ async fn with_payload(store: &dyn Store, spec: &Spec, payload: NewPayload) -> St
     let operation = stored(&current).record.operation().expect("it lives");
     let delivery = match operation.delivery {
         Delivery::Delivered => Delivery::Undelivered,
-        Delivery::Undelivered | Delivery::Unknown => Delivery::Delivered,
+        Delivery::Undelivered | Delivery::Unknown | Delivery::Lapsed => Delivery::Delivered,
     };
     let deliver = Asked::new(hash(spec), Command::Deliver(delivery));
     let mut change = deliver.change(&current, START).expect("a change");

@@ -13,6 +13,7 @@ use semel::store::{
 };
 use semel_core::KeyHash;
 use semel_core::clock::{Reading, Stamp};
+use semel_core::identity::Kin;
 use semel_core::ledger::Fence;
 
 use crate::conformance::{Bed, ManualClock};
@@ -251,6 +252,10 @@ impl Store for Planted {
 
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
         self.store.stream(place, fence)
+    }
+
+    fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
+        self.store.kin(kin)
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

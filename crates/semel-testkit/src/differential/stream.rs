@@ -213,6 +213,7 @@ impl Stream {
                     Delivery::Unknown,
                     Delivery::Delivered,
                     Delivery::Undelivered,
+                    Delivery::Lapsed,
                 ];
                 let mark = *self.random.pick(&marks);
                 self.plain(subject, Command::Deliver(mark))

@@ -112,7 +112,7 @@ impl Run {
         let own = self.stream.namespace(&asked.key);
         let is_servers = matches!(
             asked.command,
-            Command::Bury(_) | Command::Drop(_) | Command::Deliver(_) | Command::Adopt(_)
+            Command::Bury(_) | Command::Drop(_) | Command::Adopt(_)
         );
         let is_strangers = |(parent, _): (KeyHash, Fence)| self.stream.namespace(&parent) != own;
         if !is_servers && !asked.parent.is_some_and(is_strangers) {

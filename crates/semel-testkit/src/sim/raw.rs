@@ -6,6 +6,7 @@ use std::sync::Arc;
 use semel::Rules;
 use semel::store::{Change, Commit, Current, Expected, Guard, NewPayload, Store as _, StoreError};
 use semel_core::Payload;
+use semel_core::identity::KinChange;
 use semel_core::ledger::{
     Command, Decision, Entry, Record, Rejection, Reply, State, Write, decide, parent_permits,
 };
@@ -85,6 +86,7 @@ impl Raw {
                 expected: Expected::from(&current),
                 entry,
                 payload: new_payload(current.record(), &write, payload),
+                kin: KinChange::between(current.record(), write.next.as_ref()),
                 next: write.next.map(Arc::new),
                 guard,
             };

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::store::{
-    AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, NewPayload, PAGE_MAX, Page,
-    Place, Progress, Query, StoreError, Stored,
+    AbsentAsOf, Change, Chunk, Commit, Current, Expected, KIN_MAX, Logged, NewPayload, PAGE_MAX,
+    Page, Place, Progress, Query, StoreError, Stored,
 };
 use semel_core::KeyHash;
 use semel_core::clock::Stamp;
+use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence, Record, StateKind};
 
 use super::bugs::Bug;
@@ -70,6 +71,17 @@ impl Shelf {
             None => Current::Absent(AbsentAsOf(self.log.len() as u64)),
             Some((place, row)) => Current::Stored(Stored::new(Arc::clone(&row.record), place)),
         }
+    }
+
+    pub(crate) fn kin(&self, kin: Kin) -> Vec<Stored> {
+        let counting = self
+            .rows
+            .iter()
+            .filter(|(_, row)| Kin::counting(&row.record) == Some(kin));
+        counting
+            .map(|(place, row)| Stored::new(Arc::clone(&row.record), *place))
+            .take(usize::from(KIN_MAX) + 1)
+            .collect()
     }
 
     /// Serves what was stored before the last change: only a planted bug does.

@@ -13,6 +13,7 @@ use semel::store::{
 };
 use semel_core::KeyHash;
 use semel_core::clock::{Reading, Stamp};
+use semel_core::identity::Kin;
 use semel_core::ledger::Fence;
 
 use super::bugs::Bug;
@@ -212,6 +213,10 @@ impl Store for SimStore {
             let stream = s.shelf.chunks.get(&(place, fence));
             stream.cloned().unwrap_or_default()
         }))
+    }
+
+    fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(self.read(OTHER, move |s| s.shelf.kin(kin)))
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use semel_core::identity::KinChange;
 use semel_core::ledger::{
     Action, Begin, Command, Decision, Entry, Fence, Record, Rejection, Reply, Sighting, State,
     StateKind, decide, parent_permits,
@@ -351,6 +352,7 @@ pub(super) fn change(
         expected: Expected::from(current),
         payload: new_payload(current.record(), write.next.as_ref(), brought),
         entry,
+        kin: KinChange::between(current.record(), write.next.as_ref()),
         next: write.next.map(Arc::new),
         guard,
     };

@@ -22,6 +22,7 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use semel_core::clock::{Reading, Stamp};
+use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence, Record, Rejection, Reply};
 use semel_core::{Digest, KeyHash, Namespace, Scope, Timestamp, TokenId, TokenRecord};
 use tokio::time::Instant;
@@ -441,6 +442,15 @@ impl Store for RemoteStore {
                     }
                     _ => return Err(strange()),
                 }
+            }
+        })
+    }
+
+    fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(async move {
+            match self.ask(&Call::Kin(kin)).await? {
+                Said::Kin(found) => Ok(found),
+                _ => Err(strange()),
             }
         })
     }

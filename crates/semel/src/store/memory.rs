@@ -1,16 +1,17 @@
 //! A store in memory, for tests: the plainest thing that keeps the contract.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use semel_core::clock::{Reading, Stamp, judge};
+use semel_core::identity::Kin;
 use semel_core::ledger::{Fence, Record};
 use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
 
 use super::{
-    AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, NewPayload, PAGE_MAX,
+    AbsentAsOf, Change, Chunk, Commit, Current, Expected, KIN_MAX, Logged, NewPayload, PAGE_MAX,
     PAYLOAD_MAX, Page, Pending, Place, Progress, Query, Result, Store, StoreError, Stored,
 };
 use crate::clock::{Clock, SystemClock};
@@ -26,6 +27,7 @@ pub struct MemoryStore {
 struct State {
     places: BTreeMap<KeyHash, Place>,
     rows: BTreeMap<Place, Row>,
+    kin: BTreeSet<(Kin, Place)>,
     chunks: BTreeMap<(Place, Fence), Vec<Chunk>>,
     log: Vec<Logged>,
     stamp: Option<Stamp>,
@@ -124,6 +126,12 @@ impl State {
             .filter(|_| current.record().is_some())
             .unwrap_or(Place(seq));
         let known = current.record().is_some() || change.next.is_some();
+        if let Some(kin) = change.kin.leaves {
+            self.kin.remove(&(kin, place));
+        }
+        if let Some(kin) = change.kin.enters {
+            self.kin.insert((kin, place));
+        }
         self.store(place, &change.key, change.next, change.payload);
         self.log.push(Logged {
             seq,
@@ -184,6 +192,16 @@ impl State {
                 )
             }
         }
+    }
+
+    fn kin(&self, kin: Kin) -> Vec<Stored> {
+        let (first, last) = ((kin, Place(0)), (kin, Place(u64::MAX)));
+        let places = self.kin.range(first..=last).map(|(_, place)| *place);
+        places
+            .filter_map(|place| Some((place, self.rows.get(&place)?)))
+            .map(|(place, row)| Stored::new(Arc::clone(&row.record), place))
+            .take(usize::from(KIN_MAX) + 1)
+            .collect()
     }
 
     fn list(&self, query: &Query) -> Page {
@@ -287,6 +305,10 @@ impl Store for MemoryStore {
                 .cloned()
                 .unwrap_or_default())
         })
+    }
+
+    fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(async move { Ok(self.state().kin(kin)) })
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

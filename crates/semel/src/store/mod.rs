@@ -22,6 +22,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use semel_core::clock::{Reading, Stamp};
+use semel_core::identity::{Kin, KinChange};
 use semel_core::ledger::{Entry, Fence, Record, StateKind, Version};
 use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp, TokenId, TokenRecord};
 use tokio::sync::mpsc;
@@ -42,6 +43,10 @@ pub const PAGE_MAX: usize = 1_000;
 
 /// The largest payload that is stored in one piece; longer answers are streamed in chunks.
 pub const PAYLOAD_MAX: usize = 16 * 1024 * 1024;
+
+/// The most kin that a call is judged by. One caller's calls that are alike, and none of them over, are a
+/// handful; more are a sign that something repeats itself without end, and each would be read for each call.
+pub const KIN_MAX: u16 = 256;
 
 /// Keeps records, payloads and the log.
 ///
@@ -83,6 +88,10 @@ pub trait Store: Send + Sync + Debug {
 
     /// Loads the pieces of a stream, in the order in which they were stored.
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>>;
+
+    /// Loads the records that count among these kin, in the order of their places, as many as a door can
+    /// judge and one more ([`KIN_MAX`]).
+    fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>>;
 
     /// Lists records.
     fn list(&self, query: Query) -> Pending<'_, Result<Page>>;
@@ -319,6 +328,8 @@ pub struct Change {
     pub payload: NewPayload,
     /// Another record that must not have changed: the parent that permits this child.
     pub guard: Option<Guard>,
+    /// What the index of kin has to do, by the record that the change was decided on.
+    pub kin: KinChange,
 }
 
 /// What a change was decided on.

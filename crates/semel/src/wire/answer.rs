@@ -96,6 +96,7 @@ async fn said(engine: &Engine, caller: &Caller, call: Call) -> Result<Said> {
         Call::Log { after, limit } => log(wall, after, limit).await?,
         Call::End => Said::End(store.end().await?),
         Call::Standing => Said::Standing(store.standing().await?),
+        Call::Kin(kin) => Said::Kin(wall.kin(kin).await?),
     })
 }
 
@@ -215,7 +216,8 @@ async fn applied(engine: &Engine, caller: &Caller, wall: Wall<'_>, apply: Apply)
         | Command::Resolve(_)
         | Command::Retry(_)
         | Command::Cancel(_)
-        | Command::Forget(_) => {
+        | Command::Forget(_)
+        | Command::Deliver(_) => {
             match &subject.key {
                 Some(key) if KeyHash::of(wall.namespace, key) != subject.hash => {
                     return Err(other_namespace(wall));
@@ -230,7 +232,7 @@ async fn applied(engine: &Engine, caller: &Caller, wall: Wall<'_>, apply: Apply)
             }
             command
         }
-        Command::Bury(_) | Command::Drop(_) | Command::Deliver(_) | Command::Adopt(_) => {
+        Command::Bury(_) | Command::Drop(_) | Command::Adopt(_) => {
             return Err(StoreError::Forbidden(format!(
                 "the server does `{}` itself",
                 command.name()

@@ -1,5 +1,6 @@
 //! What a client asks.
 
+use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence};
 use semel_core::{KeyHash, Scope};
 
@@ -64,6 +65,8 @@ pub enum Call {
     End,
     /// What may be done with the store?
     Standing,
+    /// Which records count among these kin?
+    Kin(Kin),
 }
 
 /// A command and what it brings.
@@ -90,22 +93,22 @@ impl Call {
             | Self::List(_)
             | Self::Log { .. }
             | Self::End
-            | Self::Standing => Scope::Read,
+            | Self::Standing
+            | Self::Kin(_) => Scope::Read,
             Self::Append { .. } | Self::Discard { .. } => Scope::Write,
             Self::Apply(apply) => match apply.command {
                 Command::Submit(_)
                 | Command::Begin(_)
                 | Command::Renew(_)
                 | Command::Settle(_)
-                | Command::Expire(_) => Scope::Write,
+                | Command::Expire(_)
+                | Command::Deliver(_) => Scope::Write,
                 Command::Resolve(_)
                 | Command::Retry(_)
                 | Command::Cancel(_)
                 | Command::Forget(_) => Scope::Operate,
                 // Nobody may ask for these from afar, whatever their scope: see `answer`.
-                Command::Bury(_) | Command::Drop(_) | Command::Deliver(_) | Command::Adopt(_) => {
-                    Scope::Admin
-                }
+                Command::Bury(_) | Command::Drop(_) | Command::Adopt(_) => Scope::Admin,
             },
         }
     }
@@ -181,6 +184,10 @@ impl Call {
             }
             Self::End => w.byte(10),
             Self::Standing => w.byte(11),
+            Self::Kin(kin) => {
+                w.byte(12);
+                w.number(kin.0);
+            }
         }
         w.finish()
     }
@@ -228,7 +235,8 @@ fn get(r: &mut Reader<'_>) -> Result<Call> {
         },
         10 => Call::End,
         11 => Call::Standing,
-        12.. => return Err(wrong("the call")),
+        12 => Call::Kin(Kin(r.number("the kin")?)),
+        13.. => return Err(wrong("the call")),
     })
 }
 

@@ -71,6 +71,8 @@ pub enum Said {
     Standing(Standing),
     /// The store failed, or the caller may not ask this.
     Failed(StoreError),
+    /// The records that count among some kin.
+    Kin(Vec<Stored>),
 }
 
 /// Who the caller is to the server.
@@ -183,6 +185,10 @@ fn put(w: &mut Writer, said: &Said) {
             w.byte(12);
             put_error(w, error);
         }
+        Said::Kin(found) => {
+            w.byte(13);
+            w.all(found, Writer::stored);
+        }
     }
 }
 
@@ -227,7 +233,8 @@ fn get(r: &mut Reader<'_>) -> Result<Said> {
         10 => Said::End(r.number("the end")?),
         11 => Said::Standing(get_standing(r)?),
         12 => Said::Failed(get_error(r)?),
-        13.. => return Err(wrong("the answer")),
+        13 => Said::Kin(r.all("the records", Reader::stored)?),
+        14.. => return Err(wrong("the answer")),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Record};
 use semel_core::{KeyHash, Namespace};
 
@@ -31,6 +32,13 @@ impl Wall<'_> {
             Some(stored) if self.has(&stored).await? => Ok(Some(stored)),
             Some(_) | None => Ok(None),
         }
+    }
+
+    /// Loads the records that count among these kin; another namespace's are not there.
+    pub(super) async fn kin(self, kin: Kin) -> Result<Vec<Stored>> {
+        let found = self.store.kin(kin).await?;
+        let is_own = |stored: &Stored| named(&stored.record) == Some(self.namespace);
+        Ok(found.into_iter().filter(is_own).collect())
     }
 
     /// Says whether what lies at a place is the caller's.

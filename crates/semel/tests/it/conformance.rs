@@ -100,10 +100,10 @@ macro_rules! conforms_from_afar {
     };
 }
 
-conforms_from_afar![commits, payloads, lists, logs, crowds, handles];
+conforms_from_afar![commits, payloads, lists, logs, crowds, handles, kin];
 
 conforms![
-    commits, payloads, lists, logs, crowds, handles, removal, tokens
+    commits, payloads, lists, logs, crowds, handles, removal, tokens, kin
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 
 mod delivery;
 mod keys;
+mod kin;
 mod pointers;
 mod rules;
 mod traces;
@@ -92,10 +93,11 @@ fn new(n: u32, relation: Relation) -> Identity {
 }
 
 const POLICIES: [InFlight; 3] = [InFlight::Distinct, InFlight::Join, InFlight::Challenge];
-const DELIVERIES: [Delivery; 3] = [
+const DELIVERIES: [Delivery; 4] = [
     Delivery::Unknown,
     Delivery::Delivered,
     Delivery::Undelivered,
+    Delivery::Lapsed,
 ];
 const SETTLED: [StateKind; 4] = [
     StateKind::Succeeded,

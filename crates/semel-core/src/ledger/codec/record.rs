@@ -314,6 +314,7 @@ pub(super) fn put_delivery(w: &mut Writer, delivery: Delivery) {
         Delivery::Unknown => 0,
         Delivery::Delivered => 1,
         Delivery::Undelivered => 2,
+        Delivery::Lapsed => 3,
     });
 }
 
@@ -322,7 +323,8 @@ pub(super) fn get_delivery(r: &mut Reader<'_>) -> Result<Delivery, DecodeError> 
         0 => Ok(Delivery::Unknown),
         1 => Ok(Delivery::Delivered),
         2 => Ok(Delivery::Undelivered),
-        3.. => Err(DecodeError::Invalid("the delivery")),
+        3 => Ok(Delivery::Lapsed),
+        4.. => Err(DecodeError::Invalid("the delivery")),
     }
 }
 

@@ -142,6 +142,7 @@ fn step() -> impl Strategy<Value = Step> {
             Delivery::Unknown,
             Delivery::Delivered,
             Delivery::Undelivered,
+            Delivery::Lapsed,
         ])
         .prop_map(Step::Deliver),
         1 => Just(Step::Adopt),

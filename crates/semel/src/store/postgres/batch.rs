@@ -3,6 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use semel_core::identity::Kin;
 use semel_core::ledger::codec::{encode_entry, encode_record};
 use semel_core::ledger::{Operation, Record, Version};
 use semel_core::{KeyHash, Timestamp};
@@ -203,6 +204,8 @@ struct Columns<'a> {
     command: Vec<&'static str>,
     report: Vec<bool>,
     entry: Vec<Vec<u8>>,
+    enters: Vec<Option<i64>>,
+    leaves: Vec<Option<i64>>,
 }
 
 impl<'a> Columns<'a> {
@@ -231,6 +234,9 @@ impl<'a> Columns<'a> {
         self.command.push(change.entry.command.name());
         self.report.push(change.entry.command.is_report());
         self.entry.push(encode_entry(&change.entry));
+        let number = |Kin(kin): Kin| kin.cast_signed();
+        self.enters.push(change.kin.enters.map(number));
+        self.leaves.push(change.kin.leaves.map(number));
         self.push_record(change.next.as_deref());
     }
 
@@ -276,7 +282,7 @@ impl<'a> Columns<'a> {
 
 pub(super) const APPLY: &str = "SELECT n, outcome, place, record, packed, clock, heard FROM semel.apply(\
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
-    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)";
+    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35)";
 
 /// How a call of `semel.apply` is made.
 #[derive(Clone, Copy, Debug)]
@@ -293,6 +299,9 @@ pub(super) struct Arguments<'a> {
     call: Call<'a>,
     plain: bool,
     columns: Columns<'a>,
+    /// Those of the columns, where there is anything in them.
+    enters: Option<Vec<Option<i64>>>,
+    leaves: Option<Vec<Option<i64>>>,
 }
 
 impl<'a> Arguments<'a> {
@@ -302,15 +311,21 @@ impl<'a> Arguments<'a> {
             columns.push(change);
         }
         let plain = changes.len() >= MANY && changes.iter().all(|change| change.is_plain());
+        let filled = |column: &mut Vec<Option<i64>>| {
+            let column = std::mem::take(column);
+            column.iter().any(Option::is_some).then_some(column)
+        };
         Self {
             call,
             plain,
+            enters: filled(&mut columns.enters),
+            leaves: filled(&mut columns.leaves),
             columns,
         }
     }
 
     /// Returns the parameters of [`APPLY`].
-    pub(super) fn parameters(&self) -> [Parameter<'_>; 33] {
+    pub(super) fn parameters(&self) -> [Parameter<'_>; 35] {
         let c = &self.columns;
         [
             (&self.call.batch, Type::INT8),
@@ -346,6 +361,8 @@ impl<'a> Arguments<'a> {
             (&c.command, Type::TEXT_ARRAY),
             (&c.report, Type::BOOL_ARRAY),
             (&c.entry, Type::BYTEA_ARRAY),
+            (&self.enters, Type::INT8_ARRAY),
+            (&self.leaves, Type::INT8_ARRAY),
         ]
     }
 }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use semel_core::clock::{Reading, Stamp};
+use semel_core::identity::Kin;
 use semel_core::ledger::Fence;
 use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
 use tokio::sync::{mpsc, oneshot};
@@ -303,6 +304,10 @@ impl Store for PostgresStore {
 
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
         Box::pin(reader::stream(&self.pool, place, fence))
+    }
+
+    fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(reader::kin(&self.pool, &self.time, kin))
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use semel_core::identity::Kin;
 use semel_core::ledger::codec::decode_record;
 use semel_core::ledger::{Fence, StateKind};
 use semel_core::{KeyHash, Timestamp};
@@ -13,7 +14,7 @@ use super::pool::{Parameter, Pool};
 use crate::store::bytes::unpack;
 use crate::store::time::Time;
 use crate::store::{
-    AbsentAsOf, Chunk, Current, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored,
+    AbsentAsOf, Chunk, Current, KIN_MAX, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored,
 };
 
 /// How many buckets there are: the numbers of log entries and places are multiples of it, plus a bucket.
@@ -114,6 +115,29 @@ pub(super) async fn load_at(pool: &Arc<Pool>, place: Place) -> Result<Option<Sto
     let rows = pool.read("read a record", sql, &parameters).await?;
     let row = rows.first();
     row.map(|row| decode(place, column(row, 0)?)).transpose()
+}
+
+/// Loads the records that count among these kin.
+pub(super) async fn kin(pool: &Arc<Pool>, time: &Time, kin: Kin) -> Result<Vec<Stored>> {
+    let sql = "SELECT place, record, clock FROM semel.kin($1, $2)";
+    let (number, limit) = (kin.0.cast_signed(), i32::from(KIN_MAX) + 1);
+    let parameters: [Parameter<'_>; 2] = [(&number, Type::INT8), (&limit, Type::INT4)];
+    let sent = time.uptime();
+    let rows = pool.read("read kin", sql, &parameters).await?;
+    let mut found = vec![];
+    for row in &rows {
+        let Some(place) = column::<Option<i64>>(row, 0)? else {
+            time.hear(Timestamp(column(row, 2)?), sent);
+            continue;
+        };
+        let place = Place(place.cast_unsigned());
+        let record: Option<&[u8]> = column(row, 1)?;
+        let record = record.ok_or_else(|| {
+            StoreError::Corrupt(format!("record {} is indexed and not there", place.0))
+        })?;
+        found.push(decode(place, record)?);
+    }
+    Ok(found)
 }
 
 /// Loads the payload of a record.

@@ -6,6 +6,7 @@ mod cache;
 mod checkpoint;
 mod filter;
 mod index;
+mod kin;
 mod lock;
 mod marks;
 mod open;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, ErrorCode};
 use semel_core::clock::{Reading, Stamp, judge};
+use semel_core::identity::Kin;
 use semel_core::ledger::codec::{encode_entry, encode_record};
 use semel_core::ledger::{Command, Entry, Event, Fence};
 use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
@@ -259,6 +261,7 @@ impl SqliteStore {
             }),
             payload,
             guard: change.guard,
+            kin: change.kin,
             is_report: change.entry.command.is_report(),
             changes_settled: changes_settled(&change.entry),
         }))
@@ -340,6 +343,10 @@ impl Store for SqliteStore {
             let chunks = payload::chunks(&self.reader(), place.0, fence.0.cast_signed());
             self.named(chunks)
         })
+    }
+
+    fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(async move { self.named(kin::load(&self.reader(), kin)) })
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

@@ -105,6 +105,27 @@ pub(super) fn row(connection: &Connection, id: u64) -> Result<Option<Stored>> {
         .transpose()
 }
 
+/// Loads rows by a statement that gives `id, version, state, record`; without a record the row is gone.
+pub(super) fn rows(
+    connection: &Connection,
+    statement: &str,
+    bounds: impl rusqlite::Params,
+) -> Result<Vec<Stored>> {
+    let load = || {
+        let mut statement = connection.prepare_cached(statement)?;
+        let rows = statement.query_map(bounds, |row| {
+            let id = row.get::<_, i64>(0)?.cast_unsigned();
+            Ok(match row.get_ref(3)?.as_blob_or_null()? {
+                Some(sealed) => decode(id, row.get(1)?, row.get(2)?, sealed),
+                None => Err(unreadable(id, &"its row is gone")),
+            })
+        })?;
+        rows.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    let rows = load().map_err(|error| failed("load records", &error))?;
+    rows.into_iter().collect()
+}
+
 /// Loads the row of a key, given where the tail found it.
 pub(super) fn find(
     connection: &Connection,

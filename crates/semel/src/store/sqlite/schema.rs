@@ -9,7 +9,7 @@ use crate::store::{Result, StoreError};
 pub(super) const APPLICATION_ID: i64 = 0x5345_4d45;
 
 /// The steps from an empty file to the present format; a released step never changes.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3];
 
 /// The newest format that this version knows.
 #[expect(clippy::cast_possible_wrap, reason = "there are few migrations")]
@@ -102,6 +102,15 @@ CREATE TABLE tokens (
     revoked_at INTEGER,
     last_used_at INTEGER,
     sum INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
+/// The operations that count among their kin. What no door judges by its kin has no row here.
+const FORMAT_3: &str = "
+CREATE TABLE kin (
+    kin INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    PRIMARY KEY (kin, id)
 ) STRICT, WITHOUT ROWID;
 ";
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use semel::core::KeyHash;
 use semel::core::clock::{Reading, Stamp};
+use semel::core::identity::Kin;
 use semel::core::ledger::Fence;
 use semel::store::{
     Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Progress, Query, Result, Store,
@@ -81,6 +82,10 @@ impl Store for Patient {
 
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
         self.store.stream(place, fence)
+    }
+
+    fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
+        self.store.kin(kin)
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {
@@ -245,6 +250,10 @@ impl Store for Twisted {
 
     fn stream(&self, place: Place, fence: Fence) -> Pending<'_, Result<Vec<Chunk>>> {
         self.ask(self.store.stream(place, fence))
+    }
+
+    fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
+        self.ask(self.store.kin(kin))
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

@@ -282,7 +282,6 @@ async fn what_the_server_does_itself_nobody_asks_for() {
     for command in [
         Command::Bury(far),
         Command::Drop(far),
-        Command::Deliver(semel::core::ledger::Delivery::Delivered),
         Command::Adopt(semel::core::ledger::Adopt {
             fence_step: 1,
             by: by(),

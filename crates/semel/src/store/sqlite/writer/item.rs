@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use semel_core::KeyHash;
+use semel_core::identity::KinChange;
 use semel_core::ledger::{Fence, Record};
 use tokio::sync::oneshot;
 
@@ -71,6 +72,7 @@ pub(in crate::store::sqlite) struct Prepared {
     pub(in crate::store::sqlite) next: Option<Next>,
     pub(in crate::store::sqlite) payload: PackedPayload,
     pub(in crate::store::sqlite) guard: Option<Guard>,
+    pub(in crate::store::sqlite) kin: KinChange,
     /// Whether it only tells how an attempt goes: a closed store takes no other.
     pub(in crate::store::sqlite) is_report: bool,
     /// Whether the record may be kept in memory as it was.
