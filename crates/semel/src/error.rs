@@ -52,6 +52,14 @@ pub enum Error {
     /// The stored answer is not of the type that was asked for.
     #[error("the stored answer cannot be read as the type that was asked for: {0}")]
     Unreadable(String),
+    /// More identical calls are not over than one can be judged by; nothing was done.
+    #[error(
+        "more than {limit} calls that are the same as this one are running, in doubt or unanswered"
+    )]
+    Crowded {
+        /// How many may be.
+        limit: usize,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -94,7 +102,7 @@ impl Error {
                 | StateKind::Tombstone
                 | StateKind::Stub => "not_done",
             },
-            Self::Unstored { .. } => "in_doubt",
+            Self::Unstored { .. } | Self::Crowded { .. } => "in_doubt",
             Self::InvalidKey(_) => "invalid_key",
             Self::InvalidInput(_) => "invalid_input",
             Self::Unauthorized(_) => "unauthorized",
@@ -155,6 +163,7 @@ impl Error {
             | Self::InvalidInput(_)
             | Self::Unauthorized(_)
             | Self::Unreadable(_)
+            | Self::Crowded { .. }
             | Self::Store(_) => None,
         }
     }

@@ -26,6 +26,7 @@
 #![warn(missing_docs)]
 
 pub mod clock;
+pub mod door;
 pub mod effects;
 mod engine;
 mod error;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use semel_core::ledger::{Command, Fence, Parent, Spec, Submit};
 use semel_core::{
-    Class, Fingerprint, Input, Key, Label, Lease, Namespace, OnDoubt, Policy, Probe, Retention,
-    TextError, Timestamp,
+    Class, Fingerprint, Input, Key, Label, Lease, Namespace, Note, OnDoubt, Policy, Probe,
+    Retention, TextError, Timestamp,
 };
 use serde::Serialize;
 
@@ -33,6 +33,8 @@ pub struct Request {
     pub(crate) parent: Option<Parent>,
     door: Option<Label>,
     principal: Option<Label>,
+    client_key: Option<Note>,
+    occurrence: u32,
     probe: Option<Probe>,
     refused: Option<String>,
 }
@@ -68,6 +70,8 @@ impl Request {
             parent: None,
             door: None,
             principal: None,
+            client_key: None,
+            occurrence: 1,
             probe: None,
             refused: None,
         }
@@ -221,6 +225,31 @@ impl Request {
         self
     }
 
+    /// Says what a client calls the operation, where a door scopes keys, and which of several intended
+    /// repeats it is.
+    pub(crate) fn identified(mut self, client_key: Option<Note>, occurrence: u32) -> Self {
+        self.client_key = client_key;
+        self.occurrence = occurrence;
+        self
+    }
+
+    /// Returns the fingerprint of name and input, by which a door judges a call.
+    ///
+    /// # Errors
+    /// Says what is wrong with the request.
+    pub fn fingerprint(&self) -> Result<Fingerprint> {
+        self.fingerprint_of(&self.name()?)
+    }
+
+    fn fingerprint_of(&self, name: &Label) -> Result<Fingerprint> {
+        let input = match &self.input {
+            InputBytes::None => Input::None,
+            InputBytes::Json(json) => Input::Json(json),
+            InputBytes::Bytes(bytes) => Input::Bytes(bytes),
+        };
+        Ok(Fingerprint::of(name, input)?)
+    }
+
     pub(crate) fn name(&self) -> Result<Label> {
         self.name
             .clone()
@@ -270,17 +299,12 @@ impl Request {
             return Err(Error::InvalidInput(refused.clone()));
         }
         let name = self.name()?;
-        let input = match &self.input {
-            InputBytes::None => Input::None,
-            InputBytes::Json(json) => Input::Json(json),
-            InputBytes::Bytes(bytes) => Input::Bytes(bytes),
-        };
         let ordinary = Policy::direct(self.class);
         Ok(Arc::new(Spec {
             namespace: self.namespace.clone(),
             key: self.key.clone(),
-            client_key: None,
-            fingerprint: Fingerprint::of(&name, input)?,
+            client_key: self.client_key.clone(),
+            fingerprint: self.fingerprint_of(&name)?,
             name,
             policy: Policy {
                 on_doubt: self.on_doubt.unwrap_or(ordinary.on_doubt),
@@ -293,7 +317,7 @@ impl Request {
             door: self.door.clone(),
             principal: self.principal.clone(),
             parent: self.parent.clone(),
-            occurrence: 1,
+            occurrence: self.occurrence,
             probe: self.probe.clone(),
         }))
     }
