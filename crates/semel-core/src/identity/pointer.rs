@@ -74,7 +74,8 @@ impl Pointer {
     }
 
     /// Returns the names of the members, from the outermost on.
-    pub(crate) fn tokens(&self) -> &[String] {
+    #[must_use]
+    pub fn tokens(&self) -> &[String] {
         &self.tokens
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The largest message that is passed on in either direction, in bytes.
@@ -47,6 +47,12 @@ pub(crate) enum Malformed {
     /// It is larger than [`MESSAGE_MAX`].
     #[error("a message may have {MESSAGE_MAX} bytes; this one has more")]
     TooLarge,
+    /// It is not UTF-8.
+    #[error("the message is not UTF-8: byte {offset} belongs to no character")]
+    NotUtf8 {
+        /// The first byte that is not part of a whole character.
+        offset: usize,
+    },
     /// It is not JSON.
     #[error("the message is not JSON: {0}")]
     NotJson(String),
@@ -62,7 +68,7 @@ impl Malformed {
     /// Returns the code of JSON-RPC for it.
     pub(crate) const fn code(&self) -> i64 {
         match self {
-            Self::NotJson(_) => -32700,
+            Self::NotUtf8 { .. } | Self::NotJson(_) => -32700,
             Self::TooLarge | Self::Batch | Self::NotRpc(_) => -32600,
         }
     }
@@ -77,50 +83,20 @@ impl Message {
         if bytes.len() > MESSAGE_MAX {
             return Err(Malformed::TooLarge);
         }
-        if bytes.trim_ascii_start().first() == Some(&b'[') {
-            return Err(Malformed::Batch);
-        }
-        let envelope: Envelope<'_> = serde_json::from_slice(&bytes)
-            .map_err(|error| Malformed::NotJson(error.to_string()))?;
-        let range = |raw: Option<&RawValue>| raw.map(|raw| range_in(&bytes, raw));
+        // Members that are passed over are not checked by the reader of JSON.
+        let text = std::str::from_utf8(&bytes).map_err(|error| Malformed::NotUtf8 {
+            offset: error.valid_up_to(),
+        })?;
+        let envelope = Envelope::read(text)?;
         if envelope.twice {
             return Err(Malformed::NotRpc("a member is there twice"));
         }
-        if !envelope.jsonrpc {
+        if envelope.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
             return Err(Malformed::NotRpc("`jsonrpc` is not \"2.0\""));
         }
+        let (kind, outcome) = envelope.kind()?;
+        let range = |raw: Option<&RawValue>| raw.map(|raw| range_in(&bytes, raw));
         let id = envelope.id.filter(|id| id.get() != "null");
-        if id.is_some_and(|id| !is_id(id)) {
-            return Err(Malformed::NotRpc("`id` is neither a string nor a number"));
-        }
-        let (kind, outcome) = match (envelope.method, envelope.result, envelope.error) {
-            (Some(method), None, None) if id.is_some() => (
-                Kind::Request {
-                    method: method.into_owned(),
-                },
-                None,
-            ),
-            (Some(method), None, None) => (
-                Kind::Notification {
-                    method: method.into_owned(),
-                },
-                None,
-            ),
-            (None, Some(result), None) if id.is_some() => (Kind::Result, Some(result)),
-            // An error may be about a message whose id could not be read.
-            (None, None, Some(error)) => (Kind::Error, Some(error)),
-            (None, None, None) => {
-                return Err(Malformed::NotRpc(
-                    "there is no `method`, `result` or `error`",
-                ));
-            }
-            (None, Some(_), None) => return Err(Malformed::NotRpc("a result names no request")),
-            (Some(_), _, _) | (None, Some(_), Some(_)) => {
-                return Err(Malformed::NotRpc(
-                    "it is more than one of request, result and error",
-                ));
-            }
-        };
         Ok(Self {
             id: range(id),
             params: range(envelope.params),
@@ -128,6 +104,41 @@ impl Message {
             kind,
             bytes,
         })
+    }
+
+    /// Writes a request of the gateway's own; `id` and `params` are JSON.
+    pub(crate) fn request(id: &str, method: &str, params: &str) -> Result<Self, Malformed> {
+        let method = quoted(method);
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{params}}}"#);
+        Self::read(text)
+    }
+
+    /// Writes a notification of the gateway's own; `params` is JSON.
+    pub(crate) fn notification(method: &str, params: &str) -> Result<Self, Malformed> {
+        let method = quoted(method);
+        Self::read(format!(
+            r#"{{"jsonrpc":"2.0","method":{method},"params":{params}}}"#
+        ))
+    }
+
+    /// Writes the answer to a request; `id` and `result` are JSON.
+    pub(crate) fn result(id: &str, result: &str) -> Result<Self, Malformed> {
+        Self::read(format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#
+        ))
+    }
+
+    /// Writes the error to a request, or to something whose id could not be read; `error` is JSON.
+    pub(crate) fn error(id: Option<&str>, error: &str) -> Result<Self, Malformed> {
+        let id = id.unwrap_or("null");
+        Self::read(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
+    }
+
+    /// Finds the id in something that is no message, so that whoever waits for an answer to it gets one.
+    pub(crate) fn id_in(bytes: &[u8]) -> Option<String> {
+        let envelope = Envelope::read(std::str::from_utf8(bytes).ok()?).ok()?;
+        let id = envelope.id.filter(|id| is_id(id) && !envelope.id_twice)?;
+        Some(id.get().to_owned())
     }
 
     /// Returns what it is.
@@ -161,6 +172,21 @@ impl Message {
     /// Returns the whole as it was written.
     pub(crate) const fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// Returns the whole on one line, as it is sent where messages end with their line.
+    ///
+    /// A line break within JSON is white space between two of its words, as strings have theirs
+    /// escaped, so that a space says the same. Most messages have none and are not copied.
+    pub(crate) fn line(&self) -> Bytes {
+        let spaced = |byte: &u8| match byte {
+            b'\n' | b'\r' => b' ',
+            other => *other,
+        };
+        if self.bytes.iter().all(|byte| spaced(byte) == *byte) {
+            return self.bytes.clone();
+        }
+        self.bytes.iter().map(spaced).collect()
     }
 
     /// Returns the same message with another id in the same place.
@@ -215,23 +241,78 @@ pub(crate) fn range_in(text: &[u8], value: &RawValue) -> Range<usize> {
     start..start + value.len()
 }
 
+/// Writes a text as JSON.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    semel::core::canonical::write_string(&mut out, text);
+    // It was a text before it got its quotes.
+    String::from_utf8(out).unwrap_or_default()
+}
+
 fn is_id(id: &RawValue) -> bool {
     matches!(id.get().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9'))
 }
 
-/// The members that every message has.
+/// The members that every message has, as they were written.
+#[derive(Default)]
 struct Envelope<'a> {
-    jsonrpc: bool,
+    jsonrpc: Option<&'a RawValue>,
     id: Option<&'a RawValue>,
-    method: Option<Cow<'a, str>>,
+    method: Option<&'a RawValue>,
     params: Option<&'a RawValue>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
     twice: bool,
+    id_twice: bool,
+}
+
+impl<'a> Envelope<'a> {
+    fn read(text: &'a str) -> Result<Self, Malformed> {
+        if text.trim_ascii_start().starts_with('[') {
+            return Err(Malformed::Batch);
+        }
+        serde_json::from_str(text).map_err(|error| {
+            if error.is_data() {
+                Malformed::NotRpc("it is not an object")
+            } else {
+                Malformed::NotJson(error.to_string())
+            }
+        })
+    }
+
+    /// Says what the message is, and where it is an answer, what it answers.
+    fn kind(&self) -> Result<(Kind, Option<&'a RawValue>), Malformed> {
+        // An error may be about a message whose id could not be read.
+        let is_null = self.id.is_some_and(|id| id.get() == "null");
+        if self.id.is_some_and(|id| !is_id(id)) && !(is_null && self.error.is_some()) {
+            return Err(Malformed::NotRpc("`id` is neither a string nor a number"));
+        }
+        match (self.method, self.result, self.error) {
+            (Some(method), None, None) => {
+                let method: Option<String> = serde_json::from_str(method.get()).ok();
+                let method = method.ok_or(Malformed::NotRpc("`method` is not a string"))?;
+                Ok(match self.id {
+                    Some(_) => (Kind::Request { method }, None),
+                    None => (Kind::Notification { method }, None),
+                })
+            }
+            (None, Some(_), None) if self.id.is_none() => {
+                Err(Malformed::NotRpc("a result names no request"))
+            }
+            (None, Some(result), None) => Ok((Kind::Result, Some(result))),
+            (None, None, Some(error)) => Ok((Kind::Error, Some(error))),
+            (None, None, None) => Err(Malformed::NotRpc(
+                "there is no `method`, `result` or `error`",
+            )),
+            (Some(_), _, _) | (None, Some(_), Some(_)) => Err(Malformed::NotRpc(
+                "it is more than one of request, result and error",
+            )),
+        }
+    }
 }
 
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Envelope<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -244,29 +325,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Envelope<'a> {
             }
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-                let mut envelope = Envelope {
-                    jsonrpc: false,
-                    id: None,
-                    method: None,
-                    params: None,
-                    result: None,
-                    error: None,
-                    twice: false,
-                };
-                let mut seen_version = false;
-                while let Some(Text(name)) = map.next_key()? {
+                let mut envelope = Envelope::default();
+                while let Some(Name(name)) = map.next_key()? {
                     let member = match &*name {
-                        "jsonrpc" => {
-                            envelope.twice |= std::mem::replace(&mut seen_version, true);
-                            envelope.jsonrpc = map.next_value::<&RawValue>()?.get() == "\"2.0\"";
-                            continue;
-                        }
-                        "method" => {
-                            envelope.twice |= envelope.method.is_some();
-                            envelope.method = Some(map.next_value::<Text<'de>>()?.0);
-                            continue;
-                        }
+                        "jsonrpc" => &mut envelope.jsonrpc,
                         "id" => &mut envelope.id,
+                        "method" => &mut envelope.method,
                         "params" => &mut envelope.params,
                         "result" => &mut envelope.result,
                         "error" => &mut envelope.error,
@@ -275,17 +339,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Envelope<'a> {
                             continue;
                         }
                     };
-                    envelope.twice |= member.is_some();
+                    let twice = member.is_some();
                     *member = Some(map.next_value()?);
+                    envelope.twice |= twice;
+                    envelope.id_twice |= twice && name == "id";
                 }
                 Ok(envelope)
-            }
-
-            fn visit_seq<S: serde::de::SeqAccess<'de>>(
-                self,
-                _: S,
-            ) -> Result<Self::Value, S::Error> {
-                Err(S::Error::custom("an array is no message"))
             }
         }
         deserializer.deserialize_map(Members)

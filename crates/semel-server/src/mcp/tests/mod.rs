@@ -1,0 +1,5 @@
+//! What the parts of the gateway that touch nothing promise.
+
+mod edit;
+mod message;
+mod wild;
