@@ -2,7 +2,9 @@
 #![expect(dead_code, reason = "the parts come before the whole")]
 
 mod edit;
+mod lines;
 mod message;
+mod sse;
 #[cfg(test)]
 mod tests;
 mod upstream;
