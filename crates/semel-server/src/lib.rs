@@ -10,7 +10,7 @@ mod connection;
 mod feed;
 mod http;
 mod listener;
-mod mcp;
+pub mod mcp;
 mod metrics;
 mod notify;
 mod outbound;

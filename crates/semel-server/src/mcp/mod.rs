@@ -1,10 +1,19 @@
 //! The MCP gateway: any server's tools take effect once, whoever retries.
 #![expect(dead_code, reason = "the parts come before the whole")]
 
+mod ask;
 mod edit;
 mod lines;
+mod listed;
 mod message;
+mod policy;
 mod sse;
 #[cfg(test)]
 mod tests;
 mod upstream;
+mod verdict;
+mod verify;
+
+pub use self::listed::{Annotations, Listed};
+pub use self::policy::{Cancel, MetaPath, ToolPolicy, UpstreamPolicy, Why};
+pub use self::verify::{Verify, VerifyError};

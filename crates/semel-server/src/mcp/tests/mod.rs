@@ -1,7 +1,11 @@
 //! What the parts of the gateway that touch nothing promise.
 
+mod ask;
 mod edit;
 mod lines;
 mod message;
+mod policy;
 mod sse;
+mod verdict;
+mod verify;
 mod wild;
