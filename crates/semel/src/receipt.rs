@@ -124,8 +124,10 @@ pub(crate) fn json_of(payload: &[u8]) -> Option<&RawValue> {
 }
 
 impl Receipt {
-    /// Makes the receipt of a record; `replayed` says that an earlier attempt did it.
-    pub(crate) fn of(
+    /// Makes the receipt of a record; `replayed` says that an earlier attempt did it. What is left of
+    /// an operation after its retention has none.
+    #[must_use]
+    pub fn of(
         record: &Record,
         replayed: bool,
         payload: Option<Arc<[u8]>>,

@@ -1,5 +1,6 @@
 //! What the parts of the gateway that touch nothing promise.
 
+mod answer;
 mod ask;
 mod edit;
 mod lines;

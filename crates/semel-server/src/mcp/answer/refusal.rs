@@ -1,0 +1,141 @@
+//! What is said when nothing is done.
+
+use std::time::Duration;
+
+use semel::Key;
+use serde_json::json;
+
+use super::receipt::{Known, Outcome, Problem, receipt};
+use super::{To, error, how_to_repeat, own, seconds, shell_quoted};
+use crate::mcp::ask::Refused;
+use crate::mcp::message::{Malformed, Message};
+
+/// A key was used for other arguments. Codes of our own lie outside of JSON-RPC's range.
+const KEY_CONFLICT: i64 = 1409;
+/// The first call with a key has not ended.
+const KEY_IN_PROGRESS: i64 = 1425;
+/// A call that cannot be taken.
+const INVALID_PARAMS: i64 = -32602;
+
+/// Says that an earlier call has not ended. `key` is the caller's own, where it gave one.
+pub(crate) fn in_progress(to: &To<'_>, known: &Known<'_>, key: Option<&str>) -> Message {
+    if let Some(key) = key {
+        let data = json!({"type": "idempotency_key_in_progress", "idempotencyKey": key});
+        let message =
+            "the first call with this idempotency key has not ended; nothing was done now";
+        return error(to, KEY_IN_PROGRESS, message, &data);
+    }
+    let tool = to.tool;
+    let hint = "Call it again with the same arguments to get its answer.".to_owned();
+    let text = format!(
+        "semel: nothing was started now. The same call of `{tool}` is still under way. {hint}"
+    );
+    let problem = Problem::new("in_flight", hint).retryable();
+    own(
+        to,
+        &text,
+        &[],
+        &receipt(known, Outcome::InProgress, Some((problem, &text))),
+    )
+}
+
+/// Says that a key belongs to a call with other arguments. `key` is the caller's own, where it gave
+/// one; else the call was recognised by what names its business, or by its harness.
+pub(crate) fn conflict(to: &To<'_>, key: Option<&str>) -> Message {
+    if let Some(key) = key {
+        let data = json!({"type": "idempotency_key_conflict", "idempotencyKey": key});
+        let message =
+            "the idempotency key was used for a call with other arguments; nothing was done now";
+        return error(to, KEY_CONFLICT, message, &data);
+    }
+    let tool = to.tool;
+    let hint = "Repeat the first call exactly to get its answer, or change what it is about.";
+    let text = format!(
+        "semel: nothing was done now. `{tool}` was called before for the same thing with other arguments. \
+         {hint}"
+    );
+    let problem = Problem::new("key_reused", hint.to_owned());
+    refusal(to, &text, Outcome::Conflict, problem)
+}
+
+/// Says that the answer is not kept any more.
+pub(crate) fn expired(to: &To<'_>, key: &Key) -> Message {
+    let tool = to.tool;
+    let hint = how_to_repeat(key);
+    let text = format!(
+        "semel: nothing was done now. The same call of `{tool}` ended long ago, and its answer is not kept \
+         any more. {hint}"
+    );
+    refusal(to, &text, Outcome::Refused, Problem::new("expired", hint))
+}
+
+/// Says that an operation was given up.
+pub(crate) fn dead(to: &To<'_>, known: &Known<'_>) -> Message {
+    let (tool, attempts) = (to.tool, known.receipt.attempt);
+    let key = shell_quoted(known.receipt.key.as_str());
+    let hint = format!("Mend the cause, then `semel retry {key}`, and call again.");
+    let text = format!(
+        "semel: nothing was done now. `{tool}` was given up after attempt {attempts}, and did not take \
+         effect. {hint}"
+    );
+    let problem = Problem::new("dead", hint);
+    own(
+        to,
+        &text,
+        &[],
+        &receipt(known, Outcome::Refused, Some((problem, &text))),
+    )
+}
+
+/// Says that calls are stopped for a while.
+pub(crate) fn breaker_open(to: &To<'_>, retry_after: Duration) -> Message {
+    let (tool, pause) = (to.tool, seconds(retry_after));
+    let hint = format!("Call it again in {pause} s.");
+    let text = format!(
+        "semel: nothing was done now. Calls of `{tool}` are stopped for a while, as too many failed. {hint}"
+    );
+    let problem = Problem::new("breaker_open", hint).retryable();
+    refusal(to, &text, Outcome::Refused, problem)
+}
+
+/// Says that the ledger does not work, without which nothing is done.
+pub(crate) fn store_unavailable(to: &To<'_>, why: &str) -> Message {
+    let tool = to.tool;
+    let hint = "Call it again later.";
+    let text = format!(
+        "semel: nothing was done now. `{tool}` needs the ledger, which does not work: {why}. {hint}"
+    );
+    let problem = Problem::new("store_unavailable", hint.to_owned()).retryable();
+    refusal(to, &text, Outcome::Refused, problem)
+}
+
+/// Says that the call did not reach the server, or was refused by it unseen.
+pub(crate) fn not_done(to: &To<'_>, known: &Known<'_>, why: &str) -> Message {
+    let tool = to.tool;
+    let text = format!(
+        "semel: `{tool}` was not carried out: {why}. Nothing was done; it can be called again."
+    );
+    own(to, &text, &[], &receipt(known, Outcome::NotDone, None))
+}
+
+/// Says why a call is not taken.
+pub(crate) fn refused(to: &To<'_>, why: &Refused) -> Message {
+    let message = format!("{why}; nothing was done");
+    error(to, INVALID_PARAMS, &message, &json!({"code": why.code()}))
+}
+
+/// Says why something is no message; `id` is the one in it, where it could be read.
+///
+/// # Panics
+/// Never: an id that was read and a text of ours make a message.
+pub(crate) fn malformed(id: Option<&str>, why: &Malformed) -> Message {
+    let error = json!({"code": why.code(), "message": why.to_string()});
+    Message::error(id, &error.to_string()).expect("an id that was read and our own text")
+}
+
+/// Writes a refusal that rests on no operation.
+pub(super) fn refusal(to: &To<'_>, text: &str, outcome: Outcome, problem: Problem) -> Message {
+    let (outcome, problem) = (outcome.as_str(), problem.json(text));
+    let meta = format!(r#"{{"ok":false,"effect":"noop","outcome":"{outcome}","error":{problem}}}"#);
+    own(to, text, &[], &meta)
+}
