@@ -3,23 +3,38 @@
 use std::fmt::Write as _;
 
 use semel::core::identity::Source;
-use semel::{Timestamp, span};
+use semel::{Key, Timestamp, span};
 
-use super::receipt::{Known, Outcome, receipt};
+use super::receipt::{Known, Outcome, Problem, receipt};
 use super::{EFFECT, To, how_to_repeat, own, sent, text_item};
 use crate::mcp::ask::Era;
 use crate::mcp::edit;
-use crate::mcp::message::{Kind, Message};
+use crate::mcp::message::{Kind, Message, quoted};
 
 /// Adds the receipt to what the server answered itself: [`Outcome::Executed`], or what its answer came to
 /// instead. Errors have no place for one, and what is no object, or has a member twice, is passed on as
 /// it is.
 pub(crate) fn answered(answer: &Message, known: &Known<'_>, outcome: Outcome) -> Message {
-    let receipt = receipt(known, outcome, None);
+    with_receipt(answer, &receipt(known, outcome, None))
+}
+
+fn with_receipt(answer: &Message, receipt: &str) -> Message {
     let result = answer.outcome().filter(|_| is_result(answer));
-    let with = result.and_then(|result| edit::set(result, &["_meta", EFFECT], &receipt).ok());
+    let with = result.and_then(|result| edit::set(result, &["_meta", EFFECT], receipt).ok());
     let with = with.and_then(|result| answer.with_outcome(&result).ok());
     with.unwrap_or_else(|| answer.clone())
+}
+
+/// Marks an answer that could not be stored: the caller has it, and nobody will get it again.
+pub(crate) fn unstored(answer: &Message, key: &Key, why: &str) -> Message {
+    let hint = "Keep this answer: the same call will be told that nobody knows what happened.";
+    let message = format!("the answer could not be stored: {why}");
+    let problem = Problem::new("in_doubt", hint.to_owned()).json(&message);
+    let (key, outcome) = (quoted(key.as_str()), Outcome::InDoubt.as_str());
+    let receipt = format!(
+        r#"{{"ok":false,"effect":"unknown","key":{key},"state":"doubtful","outcome":"{outcome}","error":{problem}}}"#
+    );
+    with_receipt(answer, &receipt)
 }
 
 fn is_result(answer: &Message) -> bool {

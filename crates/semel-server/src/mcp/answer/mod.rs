@@ -15,12 +15,12 @@ use std::time::Duration;
 use semel::Key;
 use serde_json::json;
 
-pub(crate) use self::again::{answered, challenged, replay};
+pub(crate) use self::again::{answered, challenged, replay, unstored};
 pub(crate) use self::doubt::{held, in_doubt, lost};
 pub(crate) use self::plan::{Plan, plan_mismatch, plan_required, preview};
 pub(crate) use self::receipt::{Known, Outcome};
 pub(crate) use self::refusal::{
-    breaker_open, conflict, dead, expired, in_progress, malformed, not_done, refused,
+    breaker_open, conflict, dead, expired, in_progress, malformed, not_begun, not_done, refused,
     store_unavailable,
 };
 

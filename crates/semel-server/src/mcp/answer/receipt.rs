@@ -71,7 +71,7 @@ pub(crate) struct Known<'a> {
 pub(super) struct Problem {
     code: &'static str,
     hint: String,
-    retryable: bool,
+    pub(super) retryable: bool,
 }
 
 impl Problem {

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use semel::Key;
+use semel::core::identity::{Call, ClientText, Identity};
 use serde_json::json;
 
 use super::receipt::{Known, Outcome, Problem, receipt};
 use super::{To, error, how_to_repeat, own, seconds, shell_quoted};
 use crate::mcp::ask::Refused;
-use crate::mcp::message::{Malformed, Message};
+use crate::mcp::message::{Malformed, Message, quoted};
 
 /// A key was used for other arguments. Codes of our own lie outside of JSON-RPC's range.
 const KEY_CONFLICT: i64 = 1409;
@@ -17,9 +18,31 @@ const KEY_IN_PROGRESS: i64 = 1425;
 /// A call that cannot be taken.
 const INVALID_PARAMS: i64 = -32602;
 
-/// Says that an earlier call has not ended. `key` is the caller's own, where it gave one.
-pub(crate) fn in_progress(to: &To<'_>, known: &Known<'_>, key: Option<&str>) -> Message {
-    if let Some(key) = key {
+/// Says what a call is told that was not begun: the error of whoever judged it.
+pub(crate) fn not_begun(to: &To<'_>, call: &Call, why: &semel::Error) -> Message {
+    let explicit = call.explicit.as_ref().map(ClientText::as_str);
+    let about = match why {
+        semel::Error::Refused(refusal) => refusal.key.as_ref(),
+        _ => None,
+    };
+    match (why.code(), about) {
+        ("key_reused", _) => conflict(to, explicit),
+        ("expired", Some(key)) => expired(to, key, call),
+        ("dead", Some(key)) => dead(to, key),
+        ("store_unavailable", _) => store_unavailable(to, &why.to_string()),
+        (code, _) => {
+            let hint = why.hint().unwrap_or("The operator can say more.");
+            let text = format!("semel: nothing was done now. {}: {why}. {hint}.", to.tool);
+            let mut problem = Problem::new(code, hint.to_owned());
+            problem.retryable = why.retryable();
+            refusal(to, &text, Outcome::Refused, problem)
+        }
+    }
+}
+
+/// Says that an earlier call has not ended. `explicit` is the caller's own key, where it gave one.
+pub(crate) fn in_progress(to: &To<'_>, of: &Identity, explicit: Option<&str>) -> Message {
+    if let Some(key) = explicit {
         let data = json!({"type": "idempotency_key_in_progress", "idempotencyKey": key});
         let message =
             "the first call with this idempotency key has not ended; nothing was done now";
@@ -30,13 +53,13 @@ pub(crate) fn in_progress(to: &To<'_>, known: &Known<'_>, key: Option<&str>) -> 
     let text = format!(
         "semel: nothing was started now. The same call of `{tool}` is still under way. {hint}"
     );
-    let problem = Problem::new("in_flight", hint).retryable();
-    own(
-        to,
-        &text,
-        &[],
-        &receipt(known, Outcome::InProgress, Some((problem, &text))),
-    )
+    let problem = Problem::new("in_flight", hint).retryable().json(&text);
+    let (key, source) = (quoted(of.key.as_str()), of.source.as_str());
+    let (outcome, number) = (Outcome::InProgress.as_str(), of.occurrence);
+    let meta = format!(
+        r#"{{"ok":false,"effect":"noop","key":{key},"outcome":"{outcome}","key_source":"{source}","occurrence":{number},"error":{problem}}}"#
+    );
+    own(to, &text, &[], &meta)
 }
 
 /// Says that a key belongs to a call with other arguments. `key` is the caller's own, where it gave
@@ -59,9 +82,16 @@ pub(crate) fn conflict(to: &To<'_>, key: Option<&str>) -> Message {
 }
 
 /// Says that the answer is not kept any more.
-pub(crate) fn expired(to: &To<'_>, key: &Key) -> Message {
+pub(crate) fn expired(to: &To<'_>, key: &Key, call: &Call) -> Message {
     let tool = to.tool;
-    let hint = how_to_repeat(key);
+    // A key that was given, or taken from the arguments, means one thing for ever.
+    let hint = if call.explicit.is_some() {
+        "If it is wanted once more, use a new key.".to_owned()
+    } else if call.business.is_some() {
+        "If it is wanted once more, change what it is about.".to_owned()
+    } else {
+        how_to_repeat(key)
+    };
     let text = format!(
         "semel: nothing was done now. The same call of `{tool}` ended long ago, and its answer is not kept \
          any more. {hint}"
@@ -70,21 +100,13 @@ pub(crate) fn expired(to: &To<'_>, key: &Key) -> Message {
 }
 
 /// Says that an operation was given up.
-pub(crate) fn dead(to: &To<'_>, known: &Known<'_>) -> Message {
-    let (tool, attempts) = (to.tool, known.receipt.attempt);
-    let key = shell_quoted(known.receipt.key.as_str());
+pub(crate) fn dead(to: &To<'_>, key: &Key) -> Message {
+    let (tool, key) = (to.tool, shell_quoted(key.as_str()));
     let hint = format!("Mend the cause, then `semel retry {key}`, and call again.");
     let text = format!(
-        "semel: nothing was done now. `{tool}` was given up after attempt {attempts}, and did not take \
-         effect. {hint}"
+        "semel: nothing was done now. The same call of `{tool}` was given up, and did not take effect. {hint}"
     );
-    let problem = Problem::new("dead", hint);
-    own(
-        to,
-        &text,
-        &[],
-        &receipt(known, Outcome::Refused, Some((problem, &text))),
-    )
+    refusal(to, &text, Outcome::Refused, Problem::new("dead", hint))
 }
 
 /// Says that calls are stopped for a while.

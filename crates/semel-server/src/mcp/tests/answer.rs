@@ -2,9 +2,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::core::canonical::{Limits, canonicalize};
-use semel::core::identity::Source;
-use semel::core::ledger::{Delivery, StateKind};
-use semel::{Effect, Key, Label, Namespace, Receipt, Timestamp};
+use semel::core::identity::{Call, ClientText, Door, Identity, InFlight, Relation, Scope, Source};
+use semel::core::ledger::{Delivery, Rejection, StateKind};
+use semel::core::{Fingerprint, Input};
+use semel::store::StoreError;
+use semel::{Effect, Key, Label, Namespace, Receipt, Refusal, Timestamp};
 
 use crate::mcp::answer::{self, Known, Outcome, Plan, ResolveBy, To};
 use crate::mcp::ask::{Ask, Capabilities, Client, Era};
@@ -384,25 +386,29 @@ fn a_challenge_asks_and_gives_the_earlier_answer() {
 
 #[test]
 fn misuse_of_a_key_is_an_error_and_the_rest_is_for_the_model() {
-    let running = Receipt {
-        state: StateKind::Running,
-        ..doubtful()
+    let key = Key::new("mcp/0/k").unwrap();
+    let identity = Identity {
+        key,
+        occurrence: 2,
+        relation: Relation::Joined,
+        source: Source::Fingerprint,
     };
-    let known = known(&running, Source::Fingerprint);
     assert_says(
         &answer::conflict(&MODERN, Some("order-7")),
         r#"{"jsonrpc":"2.0","id":7,"error":{"code":1409,"message":"the idempotency key was used for a call with other arguments; nothing was done now","data":{"type":"idempotency_key_conflict","idempotencyKey":"order-7"}}}"#,
     );
     assert_says(
-        &answer::in_progress(&MODERN, &known, Some("order-7")),
+        &answer::in_progress(&MODERN, &identity, Some("order-7")),
         r#"{"jsonrpc":"2.0","id":7,"error":{"code":1425,"message":"the first call with this idempotency key has not ended; nothing was done now","data":{"type":"idempotency_key_in_progress","idempotencyKey":"order-7"}}}"#,
     );
     let hint = "Call it again with the same arguments to get its answer.";
     let said =
         format!("nothing was started now. The same call of `charge` is still under way. {hint}");
-    let more = format!(",\"error\":{}", problem("in_flight", &said, hint, true));
-    let meta = doubtful_json("in_progress", &more).replace("doubtful", "running");
-    let message = answer::in_progress(&LEGACY, &known, None);
+    let problem = problem("in_flight", &said, hint, true);
+    let meta = format!(
+        r#"{{"ok":false,"effect":"noop","key":"mcp/0/k","outcome":"in_progress","key_source":"fingerprint","occurrence":2,"error":{problem}}}"#
+    );
+    let message = answer::in_progress(&LEGACY, &identity, None);
     assert_says(
         &message,
         &own(Era::Legacy, &format!("semel: {said}"), &meta),
@@ -411,11 +417,6 @@ fn misuse_of_a_key_is_an_error_and_the_rest_is_for_the_model() {
 
 #[test]
 fn refusals_say_that_nothing_was_done() {
-    let dead = Receipt {
-        state: StateKind::Dead,
-        effect: Effect::Noop,
-        ..doubtful()
-    };
     let key = Key::new("mcp/0/k").unwrap();
     let again = r#"If it is wanted once more, call it again with \"semel_repeat\": \"mcp/0/k\" among its arguments."#;
     let plain = |outcome: &str, problem: &str| {
@@ -431,11 +432,19 @@ fn refusals_say_that_nothing_was_done() {
             false,
         ),
         (
-            answer::expired(&LEGACY, &key),
+            answer::expired(&LEGACY, &key, &plain_call()),
             "refused",
             "expired",
             "The same call of `charge` ended long ago, and its answer is not kept any more.",
             again,
+            false,
+        ),
+        (
+            answer::dead(&LEGACY, &key),
+            "refused",
+            "dead",
+            "The same call of `charge` was given up, and did not take effect.",
+            "Mend the cause, then `semel retry 'mcp/0/k'`, and call again.",
             false,
         ),
         (
@@ -478,20 +487,6 @@ fn refusals_say_that_nothing_was_done() {
             &own(Era::Legacy, &format!("semel: {said}"), &meta),
         );
     }
-    let hint =
-        r"Mend the cause, then `semel retry 'mcp/0c52a1d5f1e0b7a3/it'\\''s'`, and call again.";
-    let said = format!(
-        "nothing was done now. `charge` was given up after attempt 1, and did not take effect. {hint}"
-    );
-    let more = format!(",\"error\":{}", problem("dead", &said, hint, false));
-    let meta = doubtful_json("refused", &more).replace("doubtful", "dead");
-    let meta = meta.replace(r#""effect":"unknown""#, r#""effect":"noop""#);
-    let message = answer::dead(&LEGACY, &known(&dead, Source::Fingerprint));
-    assert_says(
-        &message,
-        &own(Era::Legacy, &format!("semel: {said}"), &meta),
-    );
-
     let pending = Receipt {
         state: StateKind::Pending,
         effect: Effect::Noop,
@@ -545,5 +540,81 @@ fn what_cannot_be_read_is_answered_all_the_same() {
     assert_says(
         &answer::malformed(Some("\"a\""), &Malformed::NotRpc("x")),
         r#"{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"message":"the message is not JSON-RPC 2.0: x"}}"#,
+    );
+}
+
+fn plain_call() -> Call {
+    let name = Label::new("charge").unwrap();
+    Call {
+        door: Door::Mcp,
+        scope: Scope {
+            principal: None,
+            target: "t".to_owned(),
+            conversation: None,
+        },
+        explicit: None,
+        call_id: None,
+        business: None,
+        fingerprint: Fingerprint::of(&name, Input::None).unwrap(),
+        in_flight: InFlight::Join,
+        repeat_of: None,
+    }
+}
+
+#[test]
+fn what_was_not_begun_is_told_by_its_code() {
+    let refused = |rejection| {
+        semel::Error::Refused(Box::new(Refusal {
+            rejection,
+            key: Some(Key::new("mcp/0/k").unwrap()),
+            record: None,
+        }))
+    };
+    let explicit = Call {
+        explicit: Some(ClientText::new("order-7").unwrap()),
+        ..plain_call()
+    };
+    let unavailable = || semel::Error::Store(StoreError::Unavailable("full".to_owned()));
+    for (call, error, says) in [
+        (
+            plain_call(),
+            refused(Rejection::KeyReused),
+            "\"code\":\"key_reused\"",
+        ),
+        (
+            explicit.clone(),
+            refused(Rejection::KeyReused),
+            "idempotency_key_conflict",
+        ),
+        (
+            plain_call(),
+            refused(Rejection::Dead),
+            "semel retry 'mcp/0/k'",
+        ),
+        (plain_call(), refused(Rejection::Expired), "semel_repeat"),
+        (explicit, refused(Rejection::Expired), "use a new key"),
+        (
+            plain_call(),
+            refused(Rejection::Fenced),
+            "\"code\":\"fenced\"",
+        ),
+        (plain_call(), unavailable(), "\"retryable\":true"),
+    ] {
+        let message = answer::not_begun(&LEGACY, &call, &error);
+        let text = text(&message);
+        assert!(
+            text.contains(says) && text.contains("nothing was done now"),
+            "{says}: {text}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_that_was_not_stored_says_so() {
+    let key = Key::new("mcp/0/k").unwrap();
+    let answer = Message::read(r#"{"jsonrpc":"2.0","id":7,"result":{"n":1E2}}"#).unwrap();
+    assert_says(
+        &answer::unstored(&answer, &key, "the disk is full"),
+        r#"{"jsonrpc":"2.0","id":7,"result":{"n":1E2,"_meta":{"dev.semel/effect":{"ok":false,"effect":"unknown","key":"mcp/0/k","state":"doubtful","outcome":"in_doubt","error":{"code":"in_doubt","message":"the answer could not be stored: the disk is full","hint":"Keep this answer: the same call will be told that nobody knows what happened.","retryable":false}}}}}"#,
     );
 }

@@ -95,6 +95,28 @@ async fn a_line_that_is_too_long_is_told_once_and_the_next_is_read() {
 }
 
 #[tokio::test]
+async fn no_more_is_held_than_the_longest_line_needs() {
+    /// Never ends its line, and counts what was taken of it.
+    struct Endless<'a>(&'a mut usize);
+    impl AsyncRead for Endless<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            to: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            to.put_slice(b"x");
+            *self.0 += 1;
+            Poll::Ready(Ok(()))
+        }
+    }
+    let mut taken = 0;
+    let mut lines = Lines::with_limit(Endless(&mut taken), LIMIT);
+    assert!(matches!(lines.next().await.unwrap(), Some(Line::Noise(_))));
+    // The longest line, a carriage return, and the byte that is too much.
+    assert_eq!(taken, LIMIT + 2);
+}
+
+#[tokio::test]
 async fn noise_is_shown_in_part_and_never_in_debug() {
     let mut lines = Lines::new(&b"{\"jsonrpc\":\"2.0\",\"id\":\"s\",\"secret\":\"4242\"}\n"[..]);
     let Some(Line::Noise(noise)) = lines.next().await.unwrap() else {
