@@ -16,7 +16,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::listener::Stream;
 use crate::patient::Patient;
+use crate::proof::{Line, Proofs, Watched};
 use crate::replies::{Dropped, Replies};
+use crate::socket::{Shared, Socket};
 
 /// The longest that a TLS handshake may take.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -36,29 +38,55 @@ pub(crate) struct Connection {
     pub(crate) router: Router,
     pub(crate) replies: Replies,
     pub(crate) head: Duration,
+    /// Where proof of receipt is kept, for those who want it.
+    pub(crate) proofs: Option<Proofs>,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
 /// Serves one connection to its end.
-pub(crate) async fn serve(stream: Box<dyn Stream>, connection: Connection) {
-    let stream: Box<dyn Stream> = match &connection.acceptor {
-        None => stream,
-        Some(acceptor) => {
-            let handshake = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream));
-            match handshake.await {
-                Ok(Ok(stream)) => Box::new(stream),
-                Ok(Err(error)) => {
-                    tracing::debug!(%error, "a handshake failed");
-                    return;
-                }
-                Err(_) => return,
-            }
+pub(crate) async fn serve(socket: Socket, mut connection: Connection) {
+    let Some(proofs) = connection.proofs.take() else {
+        if let Some(stream) = secured(socket, connection.acceptor.as_ref()).await {
+            converse(Patient::new(stream), None, connection).await;
         }
+        return;
     };
+    let socket = Shared::new(socket);
+    let line = proofs.line(socket.look());
+    if let Some(stream) = secured(socket, connection.acceptor.as_ref()).await {
+        let stream = Watched::new(Patient::new(stream), line.clone());
+        converse(stream, Some(line), connection).await;
+    }
+}
+
+/// Makes the handshake of an encrypted connection, where one is wanted.
+async fn secured<S: Stream + 'static>(
+    stream: S,
+    acceptor: Option<&TlsAcceptor>,
+) -> Option<Box<dyn Stream>> {
+    let Some(acceptor) = acceptor else {
+        return Some(Box::new(stream));
+    };
+    match tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => Some(Box::new(stream)),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a handshake failed");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Answers requests until there are no more.
+async fn converse<S: Stream>(stream: S, line: Option<Line>, connection: Connection) {
     let (router, replies) = (connection.router, connection.replies);
     let router = TowerToHyperService::new(router);
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         let is_lost = replies.loses(request.method());
+        if let Some(line) = &line {
+            line.arrived();
+            request.extensions_mut().insert(line.clone());
+        }
         let answered = router.call(request);
         async move {
             let Ok(response) = answered.await;
@@ -70,7 +98,7 @@ pub(crate) async fn serve(stream: Box<dyn Stream>, connection: Connection) {
         .header_read_timeout(connection.head)
         .max_header_size(HEAD_MAX)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(Patient::new(stream)), service);
+        .serve_connection(TokioIo::new(stream), service);
     let mut serving = pin!(serving);
     let mut stop = connection.stop;
     let ended = tokio::select! {

@@ -4,6 +4,7 @@
 
 #![warn(missing_docs)]
 
+mod accepting;
 mod auth;
 mod config;
 mod connection;
@@ -15,27 +16,30 @@ mod metrics;
 mod notify;
 mod outbound;
 mod patient;
+mod pool;
+mod proof;
 mod rate;
 mod replies;
+mod socket;
 #[cfg_attr(not(feature = "otlp"), path = "no_span.rs")]
 mod span;
 mod tls;
 mod tokens;
 mod trace;
+mod unread;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use semel::Engine;
 use semel::core::token::TokenState;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::watch;
 
 pub use self::config::{Auth, Config, Limits, Listen, Notify, Tls};
 pub use self::notify::Secret;
 pub use self::outbound::Url;
 
-use self::connection::{Connection, serve};
+use self::accepting::Accepting;
 use self::http::Server;
 use self::listener::Listener;
 use self::metrics::Counts;
@@ -43,9 +47,6 @@ use self::notify::Channel;
 use self::replies::Replies;
 use self::span::Exporting;
 use self::tls::Encryption;
-
-/// The pause after a connection could not be accepted: there may be no file descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -176,7 +177,7 @@ impl Service {
     /// Serves until it is told to stop; then drains, at most as long as the limit says. Returns whether
     /// everything was done by then.
     pub async fn run(self) -> bool {
-        let mut stop = self.stop.subscribe();
+        let stop = self.stop.subscribe();
         let freshening = self
             .encryption
             .clone()
@@ -186,46 +187,16 @@ impl Service {
             let engine = self.server.engine().clone();
             tokio::spawn(notify::run(engine, self.channels, told, stop.clone()))
         });
-        let replies = Replies::new(self.config.drops_replies);
-        let places = Arc::new(Semaphore::new(self.config.limits.connections));
-        // Every connection holds a sender: when all are gone, all connections are.
-        let (alive, mut all_gone) = mpsc::channel::<()>(1);
-        loop {
-            let place = tokio::select! {
-                biased;
-                () = stopped(&mut stop) => break,
-                place = Arc::clone(&places).acquire_owned() => place,
-            };
-            let Ok(place) = place else { break };
-            let stream = tokio::select! {
-                biased;
-                () = stopped(&mut stop) => break,
-                stream = self.listener.accept() => stream,
-            };
-            let stream = match stream {
-                Ok(stream) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            let connection = Connection {
-                acceptor: self.encryption.as_ref().map(Encryption::acceptor),
-                router: self.router.clone(),
-                replies: replies.clone(),
-                head: self.config.limits.head,
-                stop: stop.clone(),
-            };
-            let alive = alive.clone();
-            let connected = Counts::connected(&self.server);
-            tokio::spawn(async move {
-                serve(stream, connection).await;
-                drop((place, alive, connected));
-            });
-        }
-        drop(alive);
-        drop(self.listener);
+        let accepting = Accepting {
+            listener: self.listener,
+            encryption: self.encryption,
+            router: self.router,
+            replies: Replies::new(self.config.drops_replies),
+            limits: self.config.limits.clone(),
+            proofs: None,
+        };
+        let server = self.server.clone();
+        let mut all_gone = accepting.run(stop, || Counts::connected(&server)).await;
         if let Some(task) = freshening {
             task.abort();
         }

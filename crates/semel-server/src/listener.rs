@@ -8,19 +8,20 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use crate::config::Listen;
+use crate::socket::Socket;
 
 /// An open door.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, Socket),
+    Unix(UnixListener, SocketFile),
 }
 
 /// A socket's file; removed at the end.
 #[derive(Debug)]
-pub(crate) struct Socket(PathBuf);
+pub(crate) struct SocketFile(PathBuf);
 
-impl Drop for Socket {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         // It is left over at worst, and the next start removes it.
         drop(std::fs::remove_file(&self.0));
@@ -41,13 +42,13 @@ impl Listener {
                 // Nobody else can connect before the permissions are right: it gets its name last.
                 let mut unfinished = path.clone().into_os_string();
                 unfinished.push(format!(".{}", std::process::id()));
-                let socket = Socket(unfinished.into());
+                let socket = SocketFile(unfinished.into());
                 // In a container the process has the same number each time.
                 remove_stale(&socket.0).await?;
                 let listener = UnixListener::bind(&socket.0)?;
                 std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600))?;
                 std::fs::rename(&socket.0, path)?;
-                Ok(Self::Unix(listener, Socket(path.clone())))
+                Ok(Self::Unix(listener, SocketFile(path.clone())))
             }
         }
     }
@@ -61,17 +62,17 @@ impl Listener {
         })
     }
 
-    pub(crate) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+    pub(crate) async fn accept(&self) -> io::Result<Socket> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // Whoever has left by now is no reason to take nobody for a while.
                 drop(stream.set_nodelay(true));
-                Ok(Box::new(stream))
+                Ok(Socket::Tcp(stream))
             }
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
-                Ok(Box::new(stream))
+                Ok(Socket::Unix(stream))
             }
         }
     }

@@ -1,0 +1,263 @@
+//! Proof of receipt: what a connection tells about the answers that went out on it.
+//!
+//! HTTP/1 answers one request after the other, so whatever is seen belongs to the newest answer. In order:
+//!
+//! - Its last byte was **written** when the connection is flushed after the answer's body ended.
+//! - It was **acknowledged** when the socket holds nothing more that the peer has not taken. That is looked at before
+//!   everything else that is read, so that an acknowledgement that came together with a close counts before it.
+//! - Its caller **went on** when something is read on the connection after that.
+//! - A close or reset that is read, or an answer that was not written whole, is told as such.
+//!
+//! [`Proofs::look`] looks at all connections whose newest answer waits for its proof: whoever judges a call does that
+//! first. Between calls a task looks, less and less often.
+
+mod body;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody as _};
+use semel::core::identity::Observation;
+use tokio::time::sleep;
+
+pub(crate) use self::stream::Watched;
+
+use self::body::Given;
+use crate::socket::Look;
+
+/// The first pause between two looks; each further one is twice as long.
+const LOOK_FIRST: Duration = Duration::from_millis(1);
+
+/// The longest pause between two looks.
+const LOOK_LAST: Duration = Duration::from_millis(500);
+
+/// Whoever wants to know what became of an answer.
+pub(crate) trait Witness: Send + Sync {
+    /// Takes note of something that was seen.
+    fn see(&self, seen: Observation);
+}
+
+/// The answers that wait for their proof.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Proofs(Arc<Mutex<Waiting>>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: Vec<Weak<Inner>>,
+    /// Whether a task looks at them.
+    is_watched: bool,
+    /// Whether one was added since the task looked last.
+    is_new: bool,
+}
+
+impl Proofs {
+    /// Makes the line of a new connection.
+    pub(crate) fn line(&self, look: Look) -> Line {
+        Line(Arc::new(Inner {
+            proofs: self.clone(),
+            look,
+            newest: Mutex::default(),
+        }))
+    }
+
+    /// Looks at everything that waits for a proof: whoever got an answer by now is known to have it afterwards.
+    pub(crate) fn look(&self) {
+        let lines = std::mem::take(&mut locked(&self.0).lines);
+        let waiting = lines.into_iter().filter(|line| {
+            let line = line.upgrade();
+            line.is_some_and(|line| line.look() == Proved::NotYet)
+        });
+        let waiting: Vec<_> = waiting.collect();
+        locked(&self.0).lines.extend(waiting);
+    }
+
+    fn add(&self, line: Weak<Inner>) {
+        let mut waiting = locked(&self.0);
+        waiting.lines.push(line);
+        waiting.is_new = true;
+        if !std::mem::replace(&mut waiting.is_watched, true) {
+            tokio::spawn(self.clone().watch());
+        }
+    }
+
+    /// Looks until nothing waits any more.
+    async fn watch(self) {
+        let mut pause = LOOK_FIRST;
+        loop {
+            sleep(pause).await;
+            self.look();
+            let mut waiting = locked(&self.0);
+            if waiting.lines.is_empty() {
+                waiting.is_watched = false;
+                return;
+            }
+            pause = if std::mem::take(&mut waiting.is_new) {
+                LOOK_FIRST
+            } else {
+                (pause * 2).min(LOOK_LAST)
+            };
+        }
+    }
+}
+
+/// One connection, as the calls on it see it. It is among the extensions of every request.
+#[derive(Clone, Debug)]
+pub(crate) struct Line(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    proofs: Proofs,
+    look: Look,
+    newest: Mutex<Option<Answer>>,
+}
+
+/// The newest answer on a connection.
+struct Answer {
+    call: Arc<dyn Witness>,
+    stage: Stage,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Answer").field(&self.stage).finish()
+    }
+}
+
+/// How far an answer got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// More of it is to come.
+    Begun,
+    /// All of it was handed over; some may wait to be written.
+    Ended,
+    /// Its last byte was written.
+    Written {
+        /// Whether the caller had sent more by then, which proves nothing.
+        overtaken: bool,
+    },
+    /// The peer took all of it.
+    Proved,
+}
+
+/// Whether an answer waits for its proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proved {
+    NotYet,
+    /// It is proved, or there is nothing to prove, or nobody can.
+    Over,
+}
+
+impl Line {
+    /// Makes the body of the answer to the newest request one that tells what becomes of it.
+    pub(crate) fn watched(&self, body: Body, call: Arc<dyn Witness>) -> Body {
+        let is_over = body.is_end_stream();
+        let stage = if is_over { Stage::Ended } else { Stage::Begun };
+        *locked(&self.0.newest) = Some(Answer { call, stage });
+        Body::new(Given::new(body, Some(self.clone()).filter(|_| !is_over)))
+    }
+
+    /// Takes note that a request came: what is seen from now on is not about the answer before it.
+    pub(crate) fn arrived(&self) {
+        self.0.look();
+        *locked(&self.0.newest) = None;
+    }
+
+    /// Takes note that the answer's body came to its end.
+    fn ended(&self) {
+        if let Some(answer) = locked(&self.0.newest).as_mut()
+            && answer.stage == Stage::Begun
+        {
+            answer.stage = Stage::Ended;
+        }
+    }
+
+    /// Takes note that nothing waits to be written.
+    fn flushed(&self) {
+        {
+            let mut newest = locked(&self.0.newest);
+            let Some(answer) = newest.as_mut() else {
+                return;
+            };
+            if answer.stage != Stage::Ended {
+                return;
+            }
+            let overtaken = self.0.look.has_sent();
+            answer.stage = Stage::Written { overtaken };
+            answer.call.see(Observation::Written);
+        }
+        if self.0.look() == Proved::NotYet {
+            self.0.proofs.add(Arc::downgrade(&self.0));
+        }
+    }
+
+    /// Takes note that something was read.
+    fn heard(&self) {
+        if let Some(answer) = locked(&self.0.newest).as_mut()
+            && answer.stage == (Stage::Written { overtaken: false })
+        {
+            answer.stage = Stage::Proved;
+            answer.call.see(Observation::WentOn);
+        }
+    }
+
+    /// Takes note that the caller is gone, in good order or not.
+    fn over(&self, seen: Observation) {
+        self.0.look();
+        let Some(answer) = locked(&self.0.newest).take() else {
+            return;
+        };
+        match answer.stage {
+            Stage::Begun | Stage::Ended => answer.call.see(Observation::NotWritten),
+            Stage::Written { .. } | Stage::Proved => answer.call.see(seen),
+        }
+    }
+
+    /// Takes note that nothing more is written or read; the last look was had.
+    fn closed(&self) {
+        let answer = locked(&self.0.newest).take();
+        if let Some(answer) = answer
+            && matches!(answer.stage, Stage::Begun | Stage::Ended)
+        {
+            answer.call.see(Observation::NotWritten);
+        }
+    }
+
+    /// Looks whether the peer has taken the newest answer.
+    fn look(&self) {
+        self.0.look();
+    }
+
+    /// Says whether it is known by now what became of the newest answer.
+    fn is_settled(&self) -> bool {
+        self.0.look() == Proved::Over
+    }
+}
+
+impl Inner {
+    fn look(&self) -> Proved {
+        let mut newest = locked(&self.newest);
+        let Some(answer) = newest.as_mut() else {
+            return Proved::Over;
+        };
+        if !matches!(answer.stage, Stage::Written { .. }) {
+            return Proved::Over;
+        }
+        match self.look.untaken() {
+            Some(0) => {
+                answer.stage = Stage::Proved;
+                answer.call.see(Observation::Acknowledged);
+                Proved::Over
+            }
+            Some(_) => Proved::NotYet,
+            None => Proved::Over,
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
