@@ -10,6 +10,7 @@ use axum::http::{HeaderName, HeaderValue, Request, StatusCode, header};
 use http_body_util::Full;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle};
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
@@ -20,6 +21,12 @@ use crate::listener::Stream;
 
 /// How long the other side may take to be reached.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long each address of its name may take, so that one that is gone leaves time for the next.
+const ADDRESS_MAX: Duration = Duration::from_secs(2);
+
+/// How long a connection may be silent before the other side is asked whether it is there.
+const SILENT_MAX: Duration = Duration::from_secs(30);
 
 /// How long it may take to answer, once it has the request.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
@@ -71,13 +78,25 @@ impl Url {
     }
 
     /// Returns where it leads, without what may be secret.
-    fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         let (host, port) = (&self.host, self.port);
         if host.contains(':') {
             format!("[{host}]:{port}")
         } else {
             format!("{host}:{port}")
         }
+    }
+
+    /// Returns what goes into the Host header: the usual port is not said, as many do not expect it.
+    pub(crate) fn host(&self) -> String {
+        let usual = if self.tls { ":443" } else { ":80" };
+        let place = self.place();
+        place.strip_suffix(usual).unwrap_or(&place).to_owned()
+    }
+
+    /// Returns the path and what follows it.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
     }
 }
 
@@ -112,12 +131,12 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    fn unsent(error: impl fmt::Display) -> Self {
+    pub(crate) fn unsent(error: impl fmt::Display) -> Self {
         let error = error.to_string();
         Self { sent: false, error }
     }
 
-    fn sent(error: impl fmt::Display) -> Self {
+    pub(crate) fn sent(error: impl fmt::Display) -> Self {
         let error = error.to_string();
         Self { sent: true, error }
     }
@@ -155,7 +174,7 @@ impl Outbound {
         json: Bytes,
     ) -> Result<StatusCode, Lost> {
         let mut request = Request::post(&self.url.path)
-            .header(header::HOST, self.url.place())
+            .header(header::HOST, self.url.host())
             .header(header::CONTENT_TYPE, "application/json")
             .header(
                 header::USER_AGENT,
@@ -166,9 +185,7 @@ impl Outbound {
         for (name, value) in headers {
             request.headers_mut().insert(name, value.clone());
         }
-        let late = |_| Lost::unsent(format!("{} did not let us in", self.url.place()));
-        let stream = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
-        let stream = stream.map_err(late)?.map_err(Lost::unsent)?;
+        let stream = self.connect().await?;
         let (mut sender, connection) = handshake(TokioIo::new(stream))
             .await
             .map_err(Lost::unsent)?;
@@ -190,18 +207,36 @@ impl Outbound {
         }
     }
 
-    async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+    pub(crate) const fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Opens a connection. Nothing was asked on it when this fails.
+    pub(crate) async fn connect(&self) -> Result<Box<dyn Stream>, Lost> {
+        let place = self.url.place();
+        match tokio::time::timeout(CONNECT_MAX, self.dial()).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => Err(Lost::unsent(format!("{place} cannot be reached: {error}"))),
+            Err(_) => Err(Lost::unsent(format!("{place} did not let us in"))),
+        }
+    }
+
+    async fn dial(&self) -> io::Result<Box<dyn Stream>> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
         for address in lookup_host((self.url.host.as_str(), self.url.port)).await? {
-            match TcpStream::connect(address).await {
-                Ok(stream) => {
+            match tokio::time::timeout(ADDRESS_MAX, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
                     stream.set_nodelay(true)?;
+                    // Whoever vanished without a word is noticed, however long an answer may take.
+                    set_socket_keepalive(&stream, true)?;
+                    set_tcp_keepidle(&stream, SILENT_MAX)?;
                     return Ok(match &self.tls {
                         None => Box::new(stream),
                         Some((tls, name)) => Box::new(tls.connect(name.clone(), stream).await?),
                     });
                 }
-                Err(error) => last = error,
+                Ok(Err(error)) => last = error,
+                Err(_) => last = io::Error::new(io::ErrorKind::TimedOut, "it does not answer"),
             }
         }
         Err(last)
