@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use semel::Error;
 
 use super::{Problem, Server};
 use crate::auth::{Caller, bearer, unauthorized};
+use crate::config::Config;
 use crate::span::{self, Span};
 use crate::trace;
 
@@ -57,7 +58,8 @@ pub(super) async fn pass(State(server): State<Server>, request: Request, next: N
 }
 
 async fn answer(server: &Server, request: Request, next: Next) -> Response {
-    let meant = framed_clearly(request.headers()).and_then(|()| meant_for_us(server, &request));
+    let meant = framed_clearly(request.headers())
+        .and_then(|()| meant_for_us(server.config(), request.uri(), request.headers()));
     match meant {
         // What needs no token must not depend on one: browsers ask without it what they may ask.
         Ok(Some(origin)) if is_preflight(&request) => permitted(&origin),
@@ -80,7 +82,7 @@ async fn answer(server: &Server, request: Request, next: Next) -> Response {
 
 /// Refuses a request that others could read differently: with codings that this server does not undo, or for
 /// two hosts. The connection is closed then, as what follows on it may be anything.
-fn framed_clearly(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn framed_clearly(headers: &HeaderMap) -> Result<(), Problem> {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).into_iter();
     let is_plain = codings
         .next()
@@ -98,17 +100,16 @@ fn framed_clearly(headers: &HeaderMap) -> Result<(), Problem> {
 /// Refuses what a browser sends for a page of somebody else's: the page may be on a name that leads here
 /// (DNS rebinding), or elsewhere (a foreign origin).
 /// Returns the origin whose page asks, if one does that may.
-fn meant_for_us(server: &Server, request: &Request) -> Result<Option<HeaderValue>, Problem> {
-    let config = server.config();
-    let headers = request.headers();
+pub(crate) fn meant_for_us(
+    config: &Config,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Option<HeaderValue>, Problem> {
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok());
     // A target in the absolute form names a host, too, which goes before the header (RFC 9112).
-    let target = request
-        .uri()
-        .authority()
-        .map(|authority| authority.as_str());
+    let target = uri.authority().map(|authority| authority.as_str());
     let named = [host, target.or(host)];
     if !named.into_iter().all(|host| config.accepts_host(host)) {
         let text = "the request does not name this server as its host";

@@ -1,10 +1,10 @@
 //! The API: what callers in any language ask over HTTP.
 
 mod begin;
-mod body;
+pub(crate) mod body;
 mod described;
 mod engine;
-mod gate;
+pub(crate) mod gate;
 mod health;
 mod numbers;
 mod operations;

@@ -8,6 +8,7 @@
 mod answer;
 mod ask;
 mod edit;
+mod http;
 mod lines;
 mod listed;
 mod message;

@@ -17,6 +17,7 @@ pub use self::signature::Secret;
 
 pub(crate) use self::channel::Channel;
 pub(crate) use self::counts::Counts;
+pub(crate) use self::signature::hmac;
 
 use std::sync::Arc;
 

@@ -49,7 +49,7 @@ impl Secret {
 }
 
 /// HMAC-SHA-256 (RFC 2104) with a key that is not longer than a block.
-fn hmac(key: &[u8], parts: &[&[u8]]) -> Digest {
+pub(crate) fn hmac(key: &[u8], parts: &[&[u8]]) -> Digest {
     let padded = |pad: u8| {
         let mut block = [pad; BLOCK];
         for (byte, key) in block.iter_mut().zip(key) {

@@ -1,0 +1,69 @@
+//! HTTP on both sides of the gateway: clients that come over it, and a server that is reached over it.
+
+mod answering;
+mod caller;
+mod calls;
+mod children;
+mod conversation;
+mod desk;
+mod front;
+mod headers;
+mod listening;
+mod reading;
+mod relay;
+mod renamed;
+mod routes;
+#[cfg(test)]
+mod tests;
+mod upstream;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::message::{Kind, Message};
+
+/// Returns the id of the request that a message cancels, as it was written.
+fn cancelled(message: &Message) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(rename = "requestId", borrow)]
+        request_id: &'a RawValue,
+    }
+    if !matches!(message.kind(), Kind::Notification { method } if method == "notifications/cancelled")
+    {
+        return None;
+    }
+    let params: Params<'_> = serde_json::from_str(message.params()?).ok()?;
+    Some(params.request_id.get().to_owned())
+}
+
+/// Makes an answer of a result or an error that was written somewhere else.
+fn answer(id: &str, member: &str, outcome: &str) -> Message {
+    let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"{member}":{outcome}}}"#);
+    Message::read(text).expect("an id and an outcome that were read make an answer")
+}
+
+/// Answers a request that has no other answer.
+fn failure(id: &str, why: &str) -> Message {
+    let error = json!({"code": -32603, "message": why});
+    answer(id, "error", &error.to_string())
+}
+
+/// Says whether two ids are the same, however they are written.
+fn same_id(left: &str, right: &str) -> bool {
+    left == right
+        || match (
+            serde_json::from_str::<serde_json::Value>(left),
+            serde_json::from_str::<serde_json::Value>(right),
+        ) {
+            (Ok(left), Ok(right)) => left == right,
+            _ => false,
+        }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
