@@ -84,21 +84,63 @@ pub enum StartError {
 
 /// A server that has opened its door.
 pub struct Service {
-    listener: Listener,
-    encryption: Option<Encryption>,
+    door: Door,
     server: Server,
     channels: Vec<Channel>,
     exporting: Option<Exporting>,
     router: Router,
     config: Config,
     stop: watch::Sender<bool>,
-    address: String,
+}
+
+/// Where callers come in, and how.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) listener: Listener,
+    pub(crate) encryption: Option<Encryption>,
+    /// Where it is, as callers write it.
+    pub(crate) address: String,
+}
+
+impl Door {
+    /// Opens a door, if those who could come in by it are the ones who may.
+    pub(crate) async fn open(engine: &Engine, config: &mut Config) -> Result<Self, StartError> {
+        config.limits.connections = connection::room_for(config.limits.connections);
+        let place = match &config.listen {
+            Listen::Tcp(address) => address.to_string(),
+            Listen::Unix(path) => format!("unix:{}", path.display()),
+        };
+        if !config.listen.is_local() {
+            let now = engine.store().now();
+            let tokens = engine.tokens(None).await?;
+            if !tokens
+                .iter()
+                .any(|token| token.state(now) == TokenState::Active)
+            {
+                return Err(StartError::NoTokens { place });
+            }
+        }
+        let encryption = config.tls.as_ref().map(Encryption::new).transpose();
+        let encryption = encryption.map_err(StartError::Tls)?;
+        let opened = Listener::open(&config.listen).await;
+        let listener = opened.map_err(|source| StartError::Listen {
+            place: place.clone(),
+            source,
+        })?;
+        let address = listener.address(encryption.is_some());
+        let address = address.map_err(|source| StartError::Listen { place, source })?;
+        Ok(Self {
+            listener,
+            encryption,
+            address,
+        })
+    }
 }
 
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service")
-            .field("address", &self.address)
+            .field("address", &self.door.address)
             .finish_non_exhaustive()
     }
 }
@@ -120,52 +162,27 @@ impl Service {
     /// # Errors
     /// Says why that is not possible.
     pub async fn open(engine: Engine, mut config: Config) -> Result<Self, StartError> {
-        config.limits.connections = connection::room_for(config.limits.connections);
-        let place = match &config.listen {
-            Listen::Tcp(address) => address.to_string(),
-            Listen::Unix(path) => format!("unix:{}", path.display()),
-        };
-        if !config.listen.is_local() {
-            let now = engine.store().now();
-            let tokens = engine.tokens(None).await?;
-            if !tokens
-                .iter()
-                .any(|token| token.state(now) == TokenState::Active)
-            {
-                return Err(StartError::NoTokens { place });
-            }
-        }
-        let encryption = config.tls.as_ref().map(Encryption::new).transpose();
-        let encryption = encryption.map_err(StartError::Tls)?;
         let channels = Channel::all(&config.notify).map_err(StartError::Notify)?;
         let destination = span::destination(&config).map_err(StartError::Otlp)?;
-        let opened = Listener::open(&config.listen).await;
-        let listener = opened.map_err(|source| StartError::Listen {
-            place: place.clone(),
-            source,
-        })?;
-        let address = listener.address(encryption.is_some());
-        let address = address.map_err(|source| StartError::Listen { place, source })?;
+        let door = Door::open(&engine, &mut config).await?;
         let (stop, stopped) = watch::channel(false);
         let (server, router) = http::service(engine, config.clone(), stopped);
         let exporting = destination.map(|to| server.exporter().start(to));
         Ok(Self {
-            listener,
-            encryption,
+            door,
             server,
             channels,
             exporting,
             router,
             config,
             stop,
-            address,
         })
     }
 
     /// Returns where it listens, as callers write it.
     #[must_use]
     pub fn address(&self) -> &str {
-        &self.address
+        &self.door.address
     }
 
     /// Returns what stops it.
@@ -179,6 +196,7 @@ impl Service {
     pub async fn run(self) -> bool {
         let stop = self.stop.subscribe();
         let freshening = self
+            .door
             .encryption
             .clone()
             .map(|it| tokio::spawn(it.keep_fresh()));
@@ -188,8 +206,8 @@ impl Service {
             tokio::spawn(notify::run(engine, self.channels, told, stop.clone()))
         });
         let accepting = Accepting {
-            listener: self.listener,
-            encryption: self.encryption,
+            listener: self.door.listener,
+            encryption: self.door.encryption,
             router: self.router,
             replies: Replies::new(self.config.drops_replies),
             limits: self.config.limits.clone(),

@@ -23,6 +23,12 @@ pub(crate) struct Encryption {
     now: Arc<RwLock<Arc<ServerConfig>>>,
 }
 
+impl std::fmt::Debug for Encryption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Encryption").field(&self.files).finish()
+    }
+}
+
 impl Encryption {
     pub(crate) fn new(files: &Tls) -> Result<Self, String> {
         let config = read(files)?;

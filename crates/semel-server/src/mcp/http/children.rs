@@ -76,7 +76,7 @@ struct Visit<D: Desk> {
     id: String,
     principal: Option<String>,
     server: Arc<dyn Server>,
-    session: D::Session,
+    session: Arc<D::Session>,
     routes: Arc<Routes>,
     calls: Calls,
     names: Names,
@@ -263,7 +263,7 @@ impl<D: Desk> Children<D> {
         let server = self.start.start(sender.clone());
         let upstream: Arc<dyn Upstream> = Arc::<dyn Server>::clone(&server);
         let visit = Arc::new(Visit {
-            session: front.desk.session(upstream),
+            session: Arc::new(front.desk.session(upstream, sender.clone())),
             routes: Arc::new(Routes::new(sender, !id.is_empty())),
             id,
             principal,
@@ -445,7 +445,7 @@ impl<D: Desk> Visit<D> {
             let asked = Asked {
                 headers: Headers(by.headers.clone()),
                 principal: by.principal.clone(),
-                asides: sender,
+                asides: Some(sender),
             };
             // Whoever got an answer by now is known to have it.
             front.proofs.look();
@@ -479,7 +479,9 @@ impl<D: Desk> Visit<D> {
                 return Ok(StatusCode::ACCEPTED.into_response());
             }
         }
-        front.desk.overhear(&self.session, &message);
+        if front.desk.overhear(&self.session, &message) {
+            return Ok(StatusCode::ACCEPTED.into_response());
+        }
         let told = self.server.tell(&message, &Headers::default()).await;
         told.map_err(|lost| lost_server(None, &lost))?;
         Ok(StatusCode::ACCEPTED.into_response())

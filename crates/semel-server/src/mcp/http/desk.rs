@@ -15,17 +15,23 @@ pub(crate) trait Desk: fmt::Debug + Send + Sync + 'static {
     /// One client's way to the server.
     type Session: fmt::Debug + Send + Sync + 'static;
 
-    /// Makes a session for a client.
-    fn session(&self, upstream: Arc<dyn Upstream>) -> Self::Session;
+    /// Makes a session for a client; what the gateway itself asks the client goes to `down`.
+    fn session(&self, upstream: Arc<dyn Upstream>, down: mpsc::Sender<Message>) -> Self::Session;
 
-    /// Takes note of a message that is only passed on.
-    fn overhear(&self, session: &Self::Session, message: &Message);
+    /// Takes note of a message of the client's; returns whether it answers the gateway's own question and is not to be
+    /// passed on.
+    fn overhear(&self, session: &Self::Session, message: &Message) -> bool;
 
     /// Says whether a message is for the gateway; all others are passed on.
     fn takes(&self, message: &Message) -> bool;
 
     /// Takes a request.
-    fn take(&self, session: &Self::Session, request: Message, asked: Asked) -> Arc<dyn Call>;
+    fn take(
+        self: &Arc<Self>,
+        session: &Arc<Self::Session>,
+        request: Message,
+        asked: Asked,
+    ) -> Arc<dyn Call>;
 }
 
 /// A request that the gateway has in hand. Dropping it means that its client left.
@@ -44,8 +50,8 @@ pub(crate) struct Asked {
     pub(crate) headers: Headers,
     /// On whose behalf.
     pub(crate) principal: Option<String>,
-    /// Takes what comes on the way to the answer.
-    pub(crate) asides: mpsc::Sender<Message>,
+    /// Where messages go that come before the answer.
+    pub(crate) asides: Option<mpsc::Sender<Message>>,
 }
 
 /// What a request is answered with.

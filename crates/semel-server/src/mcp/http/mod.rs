@@ -6,6 +6,7 @@ mod calls;
 mod children;
 mod conversation;
 mod desk;
+mod door;
 mod front;
 mod headers;
 mod listening;

@@ -81,7 +81,9 @@ impl<D: Desk> Relay<D> {
             Some("initialize") => Arc::new(self.made(front)),
             _ => self.session(front, &whose),
         };
-        front.desk.overhear(&session, &message);
+        if front.desk.overhear(&session, &message) {
+            return Ok(StatusCode::ACCEPTED.into_response());
+        }
         let body = message.bytes().clone();
         let answer = self
             .server
@@ -106,7 +108,7 @@ impl<D: Desk> Relay<D> {
         let asked = Asked {
             headers: Headers(by.headers),
             principal: by.principal,
-            asides: sender,
+            asides: Some(sender),
         };
         let id = request.id().unwrap_or("null").to_owned();
         // Whoever got an answer by now is known to have it.
@@ -143,9 +145,10 @@ impl<D: Desk> Relay<D> {
     }
 
     fn made(&self, front: &Front<D>) -> D::Session {
-        front
-            .desk
-            .session(Arc::clone(&self.server) as Arc<dyn Upstream>)
+        // What the gateway asks goes the way of the answer that it is asked for.
+        let (nowhere, _) = mpsc::channel(1);
+        let server = Arc::clone(&self.server) as Arc<dyn Upstream>;
+        front.desk.session(server, nowhere)
     }
 
     /// Returns the session of a client.

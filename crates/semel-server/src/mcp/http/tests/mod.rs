@@ -1,7 +1,10 @@
 //! HTTP on both sides, over real sockets.
 
+mod fake;
+mod front;
+mod newer;
 mod peer;
-
+mod sessions;
 mod upstream;
 
 use std::time::Duration;
