@@ -78,6 +78,10 @@ pub(crate) struct Ask {
     pub(crate) arguments: Option<String>,
     /// Whether it goes on with a call that asked for input.
     pub(crate) is_continuation: bool,
+    /// What the one that asked for input wants to have back.
+    pub(crate) request_state: Option<String>,
+    /// The input, as it was written.
+    pub(crate) input_responses: Option<String>,
     /// Whether it wants to know what would happen, and nothing more.
     pub(crate) is_preview: bool,
     /// The token of a preview.
@@ -175,6 +179,8 @@ impl Ask {
             name,
             arguments: raw("arguments").map(str::to_owned),
             is_continuation: raw("requestState").is_some() || raw("inputResponses").is_some(),
+            request_state: raw("requestState").and_then(|it| serde_json::from_str(it).ok()),
+            input_responses: raw("inputResponses").map(str::to_owned),
             is_preview: edit::is_true(meta, &[PREVIEW]),
             plan: edit::text(meta, &[PLAN]),
             progress_token: edit::get(meta, &["progressToken"]).map(str::to_owned),

@@ -13,6 +13,7 @@ mod lines;
 mod listed;
 mod message;
 mod policy;
+mod seal;
 mod sse;
 #[cfg(test)]
 mod tests;

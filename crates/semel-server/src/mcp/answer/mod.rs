@@ -7,6 +7,7 @@
 mod again;
 mod doubt;
 mod plan;
+mod question;
 mod receipt;
 mod refusal;
 
@@ -18,6 +19,7 @@ use serde_json::json;
 pub(crate) use self::again::{answered, challenged, replay, unstored};
 pub(crate) use self::doubt::{held, in_doubt, lost};
 pub(crate) use self::plan::{Plan, plan_mismatch, plan_required, preview};
+pub(crate) use self::question::{Said, asked, question, said, said_in};
 pub(crate) use self::receipt::{Known, Outcome};
 pub(crate) use self::refusal::{
     breaker_open, conflict, dead, expired, in_progress, malformed, not_begun, not_done, refused,

@@ -8,7 +8,7 @@ use semel::core::{Fingerprint, Input};
 use semel::store::StoreError;
 use semel::{Effect, Key, Label, Namespace, Receipt, Refusal, Timestamp};
 
-use crate::mcp::answer::{self, Known, Outcome, Plan, ResolveBy, To};
+use crate::mcp::answer::{self, Known, Outcome, Plan, ResolveBy, Said, To};
 use crate::mcp::ask::{Ask, Capabilities, Client, Era};
 use crate::mcp::message::{MESSAGE_MAX, Malformed, Message};
 
@@ -616,5 +616,50 @@ fn an_answer_that_was_not_stored_says_so() {
     assert_says(
         &answer::unstored(&answer, &key, "the disk is full"),
         r#"{"jsonrpc":"2.0","id":7,"result":{"n":1E2,"_meta":{"dev.semel/effect":{"ok":false,"effect":"unknown","key":"mcp/0/k","state":"doubtful","outcome":"in_doubt","error":{"code":"in_doubt","message":"the answer could not be stored: the disk is full","hint":"Keep this answer: the same call will be told that nobody knows what happened.","retryable":false}}}}}"#,
+    );
+}
+
+#[test]
+fn a_person_is_asked_and_only_a_plain_word_counts() {
+    let receipt = doubtful();
+    let known = known(&receipt, Source::Fingerprint);
+    let question = r#"{"message":"An earlier call of `charge` at 2026-11-15T10:00:00.000Z got no answer. Did it take effect? With \"no\" it is carried out now; with \"yes\" or \"not sure\" nothing is done.","requestedSchema":{"type":"object","properties":{"happened":{"type":"string","title":"Did it happen?","enum":["yes","no","not sure"]}},"required":["happened"]}}"#;
+    assert_eq!(answer::question(&LEGACY, &known), question);
+    let expected = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"result":{{"resultType":"input_required","inputRequests":{{"semel":{{"method":"elicitation/create","params":{question}}}}},"requestState":"s\"1"}}}}"#
+    );
+    assert_eq!(text(&answer::asked(&MODERN, &known, "s\"1")), expected);
+    for (result, said) in [
+        (
+            r#"{"action":"accept","content":{"happened":"yes"}}"#,
+            Said::Happened,
+        ),
+        (
+            r#"{"action":"accept","content":{"happened":"no"}}"#,
+            Said::DidNot,
+        ),
+        (
+            r#"{"action":"accept","content":{"happened":"not sure"}}"#,
+            Said::Nothing,
+        ),
+        (
+            r#"{"action":"accept","content":{"happened":false}}"#,
+            Said::Nothing,
+        ),
+        (r#"{"action":"accept"}"#, Said::Nothing),
+        (
+            r#"{"action":"decline","content":{"happened":"no"}}"#,
+            Said::Nothing,
+        ),
+        (r#"{"action":"cancel"}"#, Said::Nothing),
+        ("5", Said::Nothing),
+    ] {
+        assert_eq!(answer::said(result), said, "{result}");
+        let responses = format!(r#"{{"other":1,"semel":{result}}}"#);
+        assert_eq!(answer::said_in(&responses), said, "{result}");
+    }
+    assert_eq!(
+        answer::said_in(r#"{"other":{"action":"accept","content":{"happened":"no"}}}"#),
+        Said::Nothing
     );
 }

@@ -100,7 +100,10 @@ fn what_is_said_beside_the_arguments_is_read() {
             tasks: true
         }
     );
-    assert!(ask(r#"{"name":"a","inputResponses":{}}"#).is_continuation);
+    assert_eq!(full.request_state.as_deref(), Some("s"));
+    let answered = ask(r#"{"name":"a","inputResponses":{"k": 1E2}}"#);
+    assert!(answered.is_continuation);
+    assert_eq!(answered.input_responses.as_deref(), Some(r#"{"k": 1E2}"#));
     assert!(!ask(r#"{"name":"a","requestState":null}"#).is_continuation);
     for (declared, forms) in [
         ("{}", false),

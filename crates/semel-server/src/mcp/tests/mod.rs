@@ -6,6 +6,7 @@ mod edit;
 mod lines;
 mod message;
 mod policy;
+mod seal;
 mod sse;
 mod verdict;
 mod verify;
