@@ -17,9 +17,33 @@ pub(crate) const MESSAGE_MAX: usize = 16 * 1024 * 1024;
 pub(crate) struct Message {
     bytes: Bytes,
     kind: Kind,
-    id: Option<Range<usize>>,
-    params: Option<Range<usize>>,
-    outcome: Option<Range<usize>>,
+    id: Option<Span>,
+    params: Option<Span>,
+    outcome: Option<Span>,
+}
+
+/// Where in a message a value lies. Messages are moved about a lot, so they are kept small.
+#[derive(Clone, Copy)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+// Every place in a message can be named.
+const _: () = assert!(MESSAGE_MAX <= u32::MAX as usize);
+
+impl Span {
+    fn of(range: Range<usize>) -> Self {
+        let place = |at: usize| u32::try_from(at).expect("no message is that long");
+        Self {
+            start: place(range.start),
+            end: place(range.end),
+        }
+    }
+
+    const fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
 }
 
 /// What a message is.
@@ -95,7 +119,7 @@ impl Message {
             return Err(Malformed::NotRpc("`jsonrpc` is not \"2.0\""));
         }
         let (kind, outcome) = envelope.kind()?;
-        let range = |raw: Option<&RawValue>| raw.map(|raw| range_in(&bytes, raw));
+        let range = |raw: Option<&RawValue>| raw.map(|raw| Span::of(range_in(&bytes, raw)));
         let id = envelope.id.filter(|id| id.get() != "null");
         Ok(Self {
             id: range(id),
@@ -156,17 +180,17 @@ impl Message {
 
     /// Returns the id as it was written.
     pub(crate) fn id(&self) -> Option<&str> {
-        self.text(self.id.as_ref())
+        self.text(self.id)
     }
 
     /// Returns the parameters as they were written.
     pub(crate) fn params(&self) -> Option<&str> {
-        self.text(self.params.as_ref())
+        self.text(self.params)
     }
 
     /// Returns the result or the error as it was written.
     pub(crate) fn outcome(&self) -> Option<&str> {
-        self.text(self.outcome.as_ref())
+        self.text(self.outcome)
     }
 
     /// Returns the whole as it was written.
@@ -191,7 +215,7 @@ impl Message {
 
     /// Returns the same message with another id in the same place.
     pub(crate) fn with_id(&self, id: &str) -> Result<Self, Malformed> {
-        match &self.id {
+        match self.id {
             Some(at) => self.replaced(at, id),
             None => Ok(self.clone()),
         }
@@ -199,7 +223,7 @@ impl Message {
 
     /// Returns the same message with other parameters.
     pub(crate) fn with_params(&self, params: &str) -> Result<Self, Malformed> {
-        match &self.params {
+        match self.params {
             Some(at) => self.replaced(at, params),
             None => Err(Malformed::NotRpc("there are no parameters")),
         }
@@ -207,20 +231,21 @@ impl Message {
 
     /// Returns the same answer with another result or error.
     pub(crate) fn with_outcome(&self, outcome: &str) -> Result<Self, Malformed> {
-        match &self.outcome {
+        match self.outcome {
             Some(at) => self.replaced(at, outcome),
             None => Err(Malformed::NotRpc("there is no result")),
         }
     }
 
-    fn replaced(&self, at: &Range<usize>, with: &str) -> Result<Self, Malformed> {
+    fn replaced(&self, at: Span, with: &str) -> Result<Self, Malformed> {
+        let at = at.range();
         let (before, after) = (&self.bytes[..at.start], &self.bytes[at.end..]);
         Self::read([before, with.as_bytes(), after].concat())
     }
 
-    fn text(&self, range: Option<&Range<usize>>) -> Option<&str> {
+    fn text(&self, span: Option<Span>) -> Option<&str> {
         // JSON that was read is UTF-8, and values begin and end at characters.
-        range.and_then(|range| std::str::from_utf8(&self.bytes[range.clone()]).ok())
+        span.and_then(|span| std::str::from_utf8(&self.bytes[span.range()]).ok())
     }
 }
 
