@@ -84,6 +84,7 @@ fn start(context: &Context, verb: Verb) -> Result<ExitCode, Failure> {
             Verb::Copy(args) => commands::copy::run(context, &args).await,
             Verb::Verify => commands::verify::run(context).await,
             Verb::Serve(_) => commands::serve::run(context).await,
+            Verb::Mcp(args) => commands::mcp::run(context, &args).await,
             Verb::Token(args) => commands::token::run(context, &args).await,
             Verb::Config(args) => Ok(commands::config::run(context, &args)),
             Verb::Completions(args) => commands::completions::run(&context.printer, &args),

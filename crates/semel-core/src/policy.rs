@@ -26,6 +26,14 @@ impl Class {
             Self::Unsafe => "unsafe",
         }
     }
+
+    /// Reads the word that users see.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Safe, Self::Idempotent, Self::Unsafe]
+            .into_iter()
+            .find(|class| class.as_str() == word)
+    }
 }
 
 /// Says what a caller meets when the operation is in doubt.
@@ -48,6 +56,14 @@ impl OnDoubt {
             Self::Retry => "retry",
             Self::Probe => "probe",
         }
+    }
+
+    /// Reads the word that users see.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Hold, Self::Retry, Self::Probe]
+            .into_iter()
+            .find(|policy| policy.as_str() == word)
     }
 }
 

@@ -77,6 +77,9 @@ pub enum StartError {
     /// Traces cannot be sent.
     #[error("serve.otlp: {0}")]
     Otlp(String),
+    /// There is no way to the server behind a gateway.
+    #[error("the server cannot be reached: {0}")]
+    Upstream(String),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] semel::Error),

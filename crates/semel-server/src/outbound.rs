@@ -77,6 +77,12 @@ impl Url {
         })
     }
 
+    /// Returns the whole address, which may hold a secret: it names a server in hashes only.
+    pub(crate) fn whole(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.place(), self.path)
+    }
+
     /// Returns where it leads, without what may be secret.
     pub(crate) fn place(&self) -> String {
         let (host, port) = (&self.host, self.port);

@@ -1,6 +1,7 @@
 //! What can be said on the command line.
 
 pub(crate) mod look;
+pub(crate) mod mcp;
 pub(crate) mod operate;
 pub(crate) mod query;
 pub(crate) mod run;
@@ -101,6 +102,7 @@ pub(crate) enum Verb {
     Verify,
 
     Serve(serve::Serve),
+    Mcp(Box<mcp::Mcp>),
     Token(token::Token),
     Config(look::Config),
     Completions(look::Completions),

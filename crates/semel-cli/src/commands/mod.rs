@@ -12,6 +12,7 @@ pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod resolve;
 pub(crate) mod restore;
 pub(crate) mod retry;

@@ -42,7 +42,7 @@ pub(crate) async fn run(context: &Context) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn failure(error: StartError) -> Failure {
+pub(crate) fn failure(error: StartError) -> Failure {
     let text = error.to_string();
     match error {
         StartError::Store(error) => error.into(),
@@ -83,7 +83,7 @@ async fn any(signals: &mut [Signal]) {
 }
 
 /// Writes the log for whoever reads it: people on a terminal, programs elsewhere.
-fn log(level: &str) {
+pub(crate) fn log(level: &str) {
     let level = level.parse().unwrap_or(LevelFilter::INFO);
     let log = tracing_subscriber::fmt()
         .with_max_level(level)

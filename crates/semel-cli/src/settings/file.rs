@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::known::Kind;
+use super::mcp;
 use super::nearest::nearest;
 use super::{SETTINGS, Variable, named, user_directory};
 use crate::failure::Failure;
@@ -14,6 +15,7 @@ use crate::failure::Failure;
 pub(super) struct Said {
     pub(super) path: PathBuf,
     pub(super) values: BTreeMap<String, String>,
+    pub(super) tools: mcp::Tools,
 }
 
 /// Reads the file that was named, or else `./semel.toml`, or else the user's own.
@@ -51,7 +53,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 }
 
 fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+    let mut table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error
             .span()
             .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
@@ -61,9 +63,28 @@ fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
             error.message()
         ))
     })?;
+    // Tools have names of their own: they are no settings that everybody knows.
+    let tools = table
+        .get_mut("mcp")
+        .and_then(toml::Value::as_table_mut)
+        .and_then(|section| section.remove("tools"));
+    let tools = match tools {
+        Some(toml::Value::Table(tools)) => mcp::tools(&path, &tools)?,
+        Some(other) => {
+            let (file, found) = (path.display(), other.type_str());
+            return Err(Failure::input(format!(
+                "{file}: `mcp.tools` must be a table; it is a {found}"
+            )));
+        }
+        None => mcp::Tools::default(),
+    };
     let mut values = BTreeMap::new();
     flatten(&path, "", &table, &mut values)?;
-    Ok(Said { path, values })
+    Ok(Said {
+        path,
+        values,
+        tools,
+    })
 }
 
 /// Writes `[run] lease = "5s"` as `run.lease`; a name that nobody knows is an error.

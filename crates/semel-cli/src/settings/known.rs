@@ -58,7 +58,7 @@ const fn list(name: &'static str, env: &'static str, about: &'static str) -> Set
 }
 
 /// All that can be set.
-pub(crate) const SETTINGS: [Setting; 29] = [
+pub(crate) const SETTINGS: [Setting; 39] = [
     plain("store", "SEMEL_STORE", "", "where the ledger is", anything),
     plain(
         "namespace",
@@ -273,6 +273,70 @@ pub(crate) const SETTINGS: [Setting; 29] = [
             "headers that may be shown, beside the usual ones",
         )
     },
+    plain(
+        "mcp.class",
+        "SEMEL_MCP_CLASS",
+        "unsafe",
+        "the class of tools that have none of their own: `safe`, `idempotent` or `unsafe`",
+        |text| one_of(text, &["safe", "idempotent", "unsafe"]),
+    ),
+    plain(
+        "mcp.trust_annotations",
+        "SEMEL_MCP_TRUST_ANNOTATIONS",
+        "off",
+        "whether an MCP server is believed that a tool only reads or may be repeated",
+        |text| ok(redact::is_on(text)),
+    ),
+    plain(
+        "mcp.admin_tools",
+        "SEMEL_MCP_ADMIN_TOOLS",
+        "off",
+        "whether the MCP gateway has tools of its own",
+        |text| ok(redact::is_on(text)),
+    ),
+    plain(
+        "mcp.wait",
+        "SEMEL_MCP_WAIT",
+        "25s",
+        "how long an identical call waits for the one that runs",
+        |text| ok(values::duration(text)),
+    ),
+    plain(
+        "mcp.timeout",
+        "SEMEL_MCP_TIMEOUT",
+        "1h",
+        "how long an MCP server may take for a call before it is in doubt",
+        |text| ok(values::some_duration(text)),
+    ),
+    plain(
+        "mcp.drain",
+        "SEMEL_MCP_DRAIN",
+        "30s",
+        "how long the MCP gateway waits for calls under way when its client has gone",
+        |text| ok(values::duration(text)),
+    ),
+    plain(
+        "mcp.log",
+        "SEMEL_MCP_LOG",
+        "warn",
+        "what the MCP gateway writes to its log: `error`, `warn`, `info`, `debug` or `off`",
+        |text| one_of(text, &["off", "error", "warn", "info", "debug"]),
+    ),
+    list(
+        "mcp.call_ids",
+        "SEMEL_MCP_CALL_IDS",
+        "where harnesses put a call id that stays the same across retries: members of `_meta`",
+    ),
+    list(
+        "mcp.conversations",
+        "SEMEL_MCP_CONVERSATIONS",
+        "where clients put a hint which conversation a call belongs to: members of `_meta`",
+    ),
+    list(
+        "mcp.lost_texts",
+        "SEMEL_MCP_LOST_TEXTS",
+        "texts of failures behind which the effect may have happened",
+    ),
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "has the shape of a check")]

@@ -2,6 +2,7 @@
 
 mod file;
 mod known;
+mod mcp;
 mod nearest;
 mod redact;
 mod secret;
@@ -51,6 +52,8 @@ impl fmt::Display for Origin {
 #[derive(Debug)]
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, Value>,
+    /// How single tools of MCP servers are treated.
+    tools: mcp::Tools,
 }
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -110,7 +113,10 @@ impl Settings {
             })?;
             values.insert(setting.name, value);
         }
-        Ok(Self { values })
+        Ok(Self {
+            values,
+            tools: file.tools,
+        })
     }
 
     /// Returns the value of a setting.

@@ -17,6 +17,9 @@ pub const WINDOW: Duration = Duration::from_secs(15 * 60);
 /// The same without a conversation: callers of one principal are then less surely the same one.
 pub const WINDOW_WITHOUT_CONVERSATION: Duration = Duration::from_secs(5 * 60);
 
+/// How long after an effect an identical call is asked about, where the tool asks for it.
+pub const CHALLENGE_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Says what becomes of a call while an identical one is in flight and nobody was seen to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InFlight {
@@ -24,7 +27,8 @@ pub enum InFlight {
     Distinct,
     /// The second waits for the first one's outcome, and is told how to ask for a second.
     Join,
-    /// The second is refused visibly.
+    /// The second is refused visibly. So is one that comes after an identical one took effect, within
+    /// [`CHALLENGE_WINDOW`], until its caller says that it knows of that one and wants another.
     Challenge,
 }
 

@@ -14,7 +14,7 @@
 //! What is over leaves the index with the commit that ends it. What nobody came for again is over once
 //! its window has passed, but no commit tells: a door that meets it marks it as lapsed.
 
-use super::call::{Call, WINDOW};
+use super::call::{Call, InFlight, WINDOW};
 use super::key::{self, ClientKey};
 use crate::digest::Digest;
 use crate::fingerprint::Fingerprint;
@@ -155,6 +155,8 @@ impl Call {
     /// Says whether a new operation for this call is named by its fingerprint and a number.
     #[must_use]
     pub const fn is_numbered(&self) -> bool {
-        self.explicit.is_none() && self.call_id.is_none() && self.business.is_none()
+        // What is over must be found by its number where the caller is to be asked about it.
+        let is_asked = matches!(self.in_flight, InFlight::Challenge);
+        self.explicit.is_none() && self.business.is_none() && (self.call_id.is_none() || is_asked)
     }
 }

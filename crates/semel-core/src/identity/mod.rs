@@ -22,6 +22,7 @@
 //! | in flight, its caller waiting at this door | as the door says: [`InFlight`] |
 //! | in flight, its caller not seen from here | joined; refused where the tool asks for it |
 //! | pending with nobody waiting: not applied | a retry, which carries it out |
+//! | delivered, took effect within [`CHALLENGE_WINDOW`], and the tool asks first | refused visibly, once |
 //!
 //! With several of them, the one that is least sure to be over decides, and among equals the one
 //! of the lowest number. So two lost calls are found again by two retries, one each, and what can be
@@ -63,7 +64,10 @@ mod tests;
 
 use core::time::Duration;
 
-pub use call::{Call, Identity, InFlight, Prior, Relation, WINDOW, WINDOW_WITHOUT_CONVERSATION};
+pub use call::{
+    CHALLENGE_WINDOW, Call, Identity, InFlight, Prior, Relation, WINDOW,
+    WINDOW_WITHOUT_CONVERSATION,
+};
 pub use command_line::CommandLine;
 pub use delivery::{CallerId, Callers, Exchange, Observation};
 pub use key::{ClientKey, ClientText, Door, Scope, Source, ledger_key};
@@ -172,8 +176,32 @@ fn by_delivery(call: &Call, known: &[Prior], now: Timestamp) -> Identity {
             InFlight::Join => known_as(Relation::Joined),
             InFlight::Challenge => known_as(Relation::Challenged),
         },
-        Standing::Over => fresh(call, &relatives, Relation::IntendedRepeat),
+        Standing::Over => match (call.in_flight, last_effect(call, &relatives, now)) {
+            (InFlight::Challenge, Some(prior)) => {
+                existing(prior, Relation::Challenged, Source::Fingerprint)
+            }
+            (InFlight::Challenge, None) | (InFlight::Distinct | InFlight::Join, _) => {
+                fresh(call, &relatives, Relation::IntendedRepeat)
+            }
+        },
     }
+}
+
+/// Finds the last identical call that may have taken effect of late, unless the caller says that it knows of
+/// it and wants another.
+fn last_effect<'a>(call: &Call, relatives: &[&'a Prior], now: Timestamp) -> Option<&'a Prior> {
+    let acted = relatives.iter().filter(|prior| match prior.state {
+        StateKind::Succeeded | StateKind::Tombstone | StateKind::Doubtful => true,
+        StateKind::Failed
+        | StateKind::Dead
+        | StateKind::Pending
+        | StateKind::Running
+        | StateKind::Stub => false,
+    });
+    let last = acted.max_by_key(|prior| (prior.occurrence, &prior.key))?;
+    let is_late = now.since(last.last_seen) <= CHALLENGE_WINDOW;
+    let is_asked_for = call.repeat_of.as_ref() == Some(&last.key);
+    (is_late && !is_asked_for).then_some(last)
 }
 
 /// Says whether a prior is for the same fingerprint in the same scope, and was not given a key.
@@ -267,7 +295,7 @@ fn existing(prior: &Prior, relation: Relation, source: Source) -> Identity {
 /// Names a new operation: by its call id, so that a harness finds it again for as long as anything
 /// is kept of it; else by the fingerprint and the next number.
 fn fresh(call: &Call, relatives: &[&Prior], relation: Relation) -> Identity {
-    if let Some(id) = &call.call_id {
+    if let Some(id) = call.call_id.as_ref().filter(|_| !call.is_numbered()) {
         return Identity {
             key: call.key(&ClientKey::CallId(id.clone()), 1),
             occurrence: 1,

@@ -11,6 +11,8 @@ pub struct Listed {
     pub name: String,
     /// What its server hints at.
     pub annotations: Annotations,
+    /// Whether its results are held to a schema.
+    pub has_output_schema: bool,
     /// The members that its arguments must have.
     pub required: Vec<String>,
     /// Arguments that look like idempotency keys of the server's own, as JSON pointers.
@@ -59,6 +61,7 @@ impl Listed {
                 read_only: edit::is_true(tool, &["annotations", "readOnlyHint"]),
                 idempotent: edit::is_true(tool, &["annotations", "idempotentHint"]),
             },
+            has_output_schema: edit::get(tool, &["outputSchema"]).is_some(),
             required: required
                 .filter(|_| !is_reference)
                 .filter_map(|name| serde_json::from_str(name).ok())

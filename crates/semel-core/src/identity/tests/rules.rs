@@ -32,10 +32,56 @@ fn a_settled_call_is_repeated_when_delivered_and_retried_when_not() {
                 (Delivery::Undelivered, (RETRY, 1)),
                 (Delivery::Unknown, (RETRY, 1)),
             ] {
+                let acted = matches!(state, StateKind::Succeeded | StateKind::Tombstone);
+                let expected = match (policy, expected) {
+                    (InFlight::Challenge, (REPEAT, _)) if acted => (Relation::Challenged, 1),
+                    (_, expected) => expected,
+                };
                 let answer = after(prior(1, state, delivery), policy);
                 assert_eq!(answer, expected, "{state:?} {delivery:?} {policy:?}");
             }
         }
+    }
+}
+
+#[test]
+fn an_effect_of_late_is_asked_about_until_its_caller_wants_another() {
+    let asked = call(InFlight::Challenge);
+    let first = prior(1, StateKind::Succeeded, Delivery::Delivered);
+    let second = prior(2, StateKind::Succeeded, Delivery::Delivered);
+    let known = [first.clone(), second.clone()];
+    assert_eq!(identify(&asked, &known, NOW), new(2, Relation::Challenged));
+    // Only the last one answers for all of them.
+    for (named, expected) in [
+        (&first.key, new(2, Relation::Challenged)),
+        (&second.key, new(3, REPEAT)),
+    ] {
+        let again = Call {
+            repeat_of: Some(named.clone()),
+            ..asked.clone()
+        };
+        assert_eq!(identify(&again, &known, NOW), expected);
+    }
+    // A harness's id does not hide it, and a failure after it is tried again.
+    let by_harness = Call {
+        call_id: Some(client("toolu_9")),
+        ..asked.clone()
+    };
+    assert_eq!(
+        identify(&by_harness, &known, NOW),
+        new(2, Relation::Challenged)
+    );
+    let failed = prior(1, StateKind::Failed, Delivery::Delivered);
+    assert_eq!(identify(&by_harness, &[failed], NOW), new(2, REPEAT));
+    for (age, expected) in [
+        (CHALLENGE_WINDOW, Relation::Challenged),
+        (CHALLENGE_WINDOW + Duration::from_micros(1), REPEAT),
+    ] {
+        let old = Prior {
+            last_seen: NOW.minus(age),
+            ..first.clone()
+        };
+        assert_eq!(identify(&asked, &[old], NOW).relation, expected);
     }
 }
 

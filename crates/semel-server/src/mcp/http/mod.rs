@@ -1,22 +1,22 @@
 //! HTTP on both sides of the gateway: clients that come over it, and a server that is reached over it.
 
 mod answering;
-mod caller;
+pub(super) mod caller;
 mod calls;
-mod children;
+pub(super) mod children;
 mod conversation;
-mod desk;
-mod door;
-mod front;
+pub(super) mod desk;
+pub(super) mod door;
+pub(super) mod front;
 mod headers;
 mod listening;
 mod reading;
-mod relay;
+pub(super) mod relay;
 mod renamed;
 mod routes;
 #[cfg(test)]
 mod tests;
-mod upstream;
+pub(super) mod upstream;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +27,7 @@ use serde_json::value::RawValue;
 use super::message::{Kind, Message};
 
 /// Returns the id of the request that a message cancels, as it was written.
-fn cancelled(message: &Message) -> Option<String> {
+pub(super) fn cancelled(message: &Message) -> Option<String> {
     #[derive(Deserialize)]
     struct Params<'a> {
         #[serde(rename = "requestId", borrow)]

@@ -1,0 +1,163 @@
+//! Calls of the gateway's own tools.
+
+use std::sync::Arc;
+
+use semel::core::Note;
+use semel::core::ledger::{Record, StateKind};
+use semel::store::Query;
+use semel::view::RecordView;
+use semel::{Effect, Error, Key, Label};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::super::admin;
+use super::super::ask::Ask;
+use super::super::http::desk::Asked;
+use super::super::message::Message;
+use super::super::say;
+use super::Gateway;
+
+/// How many calls are listed unless told otherwise.
+const LISTED: usize = 20;
+
+/// The most calls that are listed.
+const LISTED_MAX: usize = 50;
+
+#[derive(Debug, Deserialize)]
+struct Status {
+    key: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct List {
+    state: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Resolve {
+    key: String,
+    happened: bool,
+    #[serde(default)]
+    note: Option<String>,
+}
+
+impl Gateway {
+    /// Answers a call of one of the gateway's own tools.
+    pub(super) async fn administer(&self, request: &Message, asked: &Asked, ask: &Ask) -> Message {
+        let id = request.id().unwrap_or("null");
+        let arguments = ask.arguments.as_deref().unwrap_or("{}");
+        let said = match ask.name.as_str() {
+            admin::STATUS => self.status(asked, arguments).await,
+            admin::LIST => self.recent(asked, arguments).await,
+            _ => self.resolve(asked, arguments).await,
+        };
+        say::own_tool(id, ask.era, said)
+    }
+
+    async fn status(&self, asked: &Asked, arguments: &str) -> Result<String, String> {
+        let Status { key } = read(arguments)?;
+        let record = self.found(asked, &key).await?;
+        self.shown(&record)
+    }
+
+    async fn recent(&self, asked: &Asked, arguments: &str) -> Result<String, String> {
+        let List { state, limit } = read(arguments)?;
+        let states = match state {
+            Some(word) => vec![StateKind::parse(&word).ok_or(format!("`{word}` is no state"))?],
+            None => vec![],
+        };
+        let query = Query {
+            namespace: Some(self.engine.namespace()),
+            door: Some("mcp".to_owned()),
+            states,
+            limit: limit.unwrap_or(LISTED).clamp(1, LISTED_MAX),
+            ..Query::default()
+        };
+        let page = self.engine.list(query).await.map_err(said)?;
+        let own = page
+            .items
+            .iter()
+            .filter(|stored| is_own(&stored.record, asked));
+        let lines: Vec<String> = own
+            .map(|stored| self.shown(&stored.record))
+            .collect::<Result<_, _>>()?;
+        Ok(if lines.is_empty() {
+            "there is none".to_owned()
+        } else {
+            lines.join("\n")
+        })
+    }
+
+    async fn resolve(&self, asked: &Asked, arguments: &str) -> Result<String, String> {
+        let Resolve {
+            key,
+            happened,
+            note,
+        } = read(arguments)?;
+        let record = self.found(asked, &key).await?;
+        let key = Key::new(&key).map_err(|error| error.to_string())?;
+        let by = Label::new("semel_resolve").map_err(|error| error.to_string())?;
+        let namespace = self.engine.namespace();
+        let mut operator = self.engine.operator(&namespace, &key, record.version(), by);
+        if let Some(note) = note {
+            let note = Note::new(&note).map_err(|error| error.to_string())?;
+            operator = operator.note(note);
+        }
+        let resolved = if happened {
+            operator.resolve_done(true, Effect::Updated, None).await
+        } else {
+            operator.resolve_not_done().await
+        };
+        let receipt = resolved.map_err(said)?;
+        Ok(match happened {
+            true => format!("{key} is settled: it took effect, and is not done again."),
+            false => format!(
+                "{key} is settled: it did not take effect ({}). Call the tool again to do it.",
+                receipt.state.as_str()
+            ),
+        })
+    }
+
+    /// Finds an operation of the caller's own; anothers' are not there.
+    async fn found(&self, asked: &Asked, key: &str) -> Result<Arc<Record>, String> {
+        let nothing = || format!("there is no call with the key `{key}`");
+        let key = Key::new(key).map_err(|_| nothing())?;
+        let namespace = self.engine.namespace();
+        // A call whose gateway is gone is in doubt, and can be resolved before its lease ends.
+        let record = self
+            .engine
+            .notice_gone(&namespace, &key)
+            .await
+            .map_err(said)?;
+        record
+            .filter(|record| is_own(record, asked))
+            .ok_or_else(nothing)
+    }
+
+    fn shown(&self, record: &Record) -> Result<String, String> {
+        let view = RecordView::of(record, self.engine.store().now());
+        let view = view.ok_or("it was forgotten")?;
+        serde_json::to_string(&view).map_err(|error| error.to_string())
+    }
+}
+
+fn is_own(record: &Record, asked: &Asked) -> bool {
+    record.operation().is_some_and(|operation| {
+        let spec = &operation.spec;
+        spec.door.as_ref().map(Label::as_str) == Some("mcp")
+            && spec.principal.as_ref().map(Label::as_str) == asked.principal.as_deref()
+    })
+}
+
+fn read<T: DeserializeOwned>(arguments: &str) -> Result<T, String> {
+    serde_json::from_str(arguments).map_err(|error| format!("the arguments are wrong: {error}"))
+}
+
+fn said(error: Error) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
+    }
+}

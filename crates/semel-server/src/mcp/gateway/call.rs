@@ -1,0 +1,375 @@
+//! A call of a tool that acts: claimed, sent at most once, recorded, answered.
+
+use std::sync::Arc;
+
+use semel::core::identity::{self, Door, Identity, Observation, Relation, Scope};
+use semel::core::ledger::{Delivery, Record, StateKind};
+use semel::door::{Admission, Entered};
+use semel::{Class, Error, Key, Label, Permit, Receipt, Request};
+
+use super::super::answer::{self, Known, Outcome, ResolveBy, To};
+use super::super::ask::Ask;
+use super::super::http::desk::{Answered, Asked};
+use super::super::message::Message;
+use super::super::policy::ToolPolicy;
+use super::super::say;
+use super::super::upstream::{Lost, Reply};
+use super::super::verdict::{Finding, Terms};
+use super::{Exchange, Gateway, Session, handed_on, locked};
+
+/// How often a call begins again after a doubt of its own was looked up, before its caller is told to.
+const ROUNDS_MAX: u32 = 3;
+
+/// A call as the gateway sees it.
+pub(super) struct Call<'a> {
+    pub(super) session: &'a Session,
+    pub(super) request: &'a Message,
+    pub(super) asked: &'a Asked,
+    pub(super) ask: Ask,
+    pub(super) policy: &'a ToolPolicy,
+    pub(super) class: Class,
+    pub(super) identity: identity::Call,
+}
+
+/// What one try came to.
+pub(super) enum Round {
+    /// This is the answer.
+    Over(Answered),
+    /// The operation may be begun now.
+    Again,
+}
+
+impl Call<'_> {
+    /// Says whom the answers are for.
+    pub(super) fn to(&self, gateway: &Gateway) -> To<'_> {
+        To {
+            id: self.request.id().unwrap_or("null"),
+            era: self.ask.era,
+            tool: self.ask.name.as_str(),
+            resolve: if gateway.about.admin_tools {
+                ResolveBy::Tool
+            } else {
+                ResolveBy::Command
+            },
+        }
+    }
+
+    /// Returns the key that the caller itself gave.
+    pub(super) fn own_key(&self) -> Option<&str> {
+        self.identity
+            .explicit
+            .as_ref()
+            .map(identity::ClientText::as_str)
+    }
+}
+
+impl Gateway {
+    /// Answers a call of a tool.
+    pub(super) async fn call(
+        &self,
+        session: &Session,
+        request: &Message,
+        asked: &Asked,
+        exchange: &Exchange,
+    ) -> Answered {
+        let read = Ask::read(request.params(), session.client());
+        let ask = match read {
+            Ok(ask) => ask,
+            Err(refused) => return answer::refused(&unread(request), &refused).into(),
+        };
+        let name = ask.name.as_str().to_owned();
+        if self.is_own_tool(&name) {
+            return self.administer(request, asked, &ask).await.into();
+        }
+        let scope = Scope {
+            principal: asked.principal.clone(),
+            target: self.about.target.clone(),
+            conversation: ask.conversation(&asked.headers.0, &self.about.policy),
+        };
+        let identity = match ask.call(scope, &asked.headers.0, &self.about.policy) {
+            Ok(identity) => identity,
+            Err(refused) => return answer::refused(&unread(request), &refused).into(),
+        };
+        let call = Call {
+            session,
+            request,
+            asked,
+            policy: self.about.policy.tool(&name),
+            class: self.class(&name),
+            ask,
+            identity,
+        };
+        if call.ask.is_preview {
+            return self.preview(&call).await.into();
+        }
+        if let Err(refusal) = self.check_plan(&call) {
+            return refusal.into();
+        }
+        for _ in 0..ROUNDS_MAX {
+            match self.round(&call, exchange).await {
+                Round::Over(answered) => return answered,
+                Round::Again => {}
+            }
+        }
+        let why = "the same call is looked up again and again";
+        answer::store_unavailable(&call.to(self), why).into()
+    }
+
+    async fn round(&self, call: &Call<'_>, exchange: &Exchange) -> Round {
+        let entered = self.doorway.enter(&call.identity, self.claim(call)).await;
+        let Entered {
+            identity,
+            ticket,
+            admission,
+        } = match entered {
+            Ok(entered) => entered,
+            Err(error) => return Round::Over(self.refusal(call, &error).into()),
+        };
+        if let Some(ticket) = ticket {
+            exchange.judged(ticket);
+        }
+        let to = call.to(self);
+        match admission {
+            Admission::Execute(permit) => Round::Over(self.execute(call, &identity, permit).await),
+            Admission::Probe(permit) => self.look_up(call, &identity, permit).await,
+            Admission::Replay(receipt) => {
+                let outcome = match identity.relation {
+                    Relation::Joined => Outcome::Joined,
+                    _ => Outcome::Replayed,
+                };
+                let now = self.engine.store().now();
+                let known = known(&receipt, &identity);
+                Round::Over(answer::replay(&to, &known, outcome, now).into())
+            }
+            Admission::Wait { .. } => {
+                exchange.see(Observation::PutOff);
+                let explicit = call.own_key();
+                Round::Over(answer::in_progress(&to, &identity, explicit).into())
+            }
+            Admission::InDoubt(record) => {
+                let round = self.doubt(call, &identity, &record).await;
+                if matches!(round, Round::Over(_)) {
+                    exchange.see(Observation::PutOff);
+                }
+                round
+            }
+            Admission::Challenged { prior } => {
+                Round::Over(self.challenged(call, &identity, &prior).await)
+            }
+        }
+    }
+
+    /// Asks whether a second effect is meant.
+    async fn challenged(&self, call: &Call<'_>, identity: &Identity, prior: &Record) -> Answered {
+        let to = call.to(self);
+        let namespace = self.engine.namespace();
+        let payload = match self.engine.payload(&namespace, &identity.key).await {
+            Ok(payload) => payload.map(Arc::from),
+            Err(error) => return self.refusal(call, &error).into(),
+        };
+        let now = self.engine.store().now();
+        match self.receipt(prior, payload) {
+            Some(receipt) => answer::challenged(&to, &known(&receipt, identity), now).into(),
+            None => answer::expired(&to, &identity.key, &call.identity).into(),
+        }
+    }
+
+    /// Makes the receipt of an operation that this call did not touch.
+    pub(super) fn receipt(&self, record: &Record, payload: Option<Arc<[u8]>>) -> Option<Receipt> {
+        Receipt::of(record, true, payload, self.engine.store().now())
+    }
+
+    /// Describes the operation that a call is for.
+    pub(super) fn claim(&self, call: &Call<'_>) -> Request {
+        let policy = call.policy;
+        let input = call.ask.input(policy);
+        // The doorway gives it its key.
+        let key = Key::new("mcp").expect("three letters are a key");
+        let mut request = Request::new(call.ask.name.as_str(), key)
+            .input_json(input.as_bytes())
+            .class(call.class)
+            .on_doubt(policy.on_doubt(call.class))
+            .door(Label::new(Door::Mcp.as_str()).expect("it is a word"))
+            .wait(self.about.wait);
+        if let Some(principal) = &call.asked.principal
+            && let Ok(principal) = Label::new(principal)
+        {
+            request = request.principal(principal);
+        }
+        if let Some(window) = policy.retry_within {
+            request = request.retry_within(window);
+        }
+        request
+    }
+
+    /// Sends a call to the server and records what comes of it.
+    async fn execute(&self, call: &Call<'_>, identity: &Identity, permit: Permit) -> Answered {
+        let to = call.to(self);
+        let pinned = pinned(permit.key());
+        let pin = call
+            .policy
+            .inject
+            .as_ref()
+            .map(|place| (place, pinned.as_str()));
+        let forwarded = match call.ask.forwarded(call.request, pin) {
+            Ok(forwarded) => forwarded,
+            Err(error) => {
+                let why = error.to_string();
+                return match permit.not_done(&why).await {
+                    Ok(receipt) => answer::not_done(&to, &known(&receipt, identity), &why).into(),
+                    Err(error) => self.refusal(call, &error).into(),
+                };
+            }
+        };
+        let (finding, reply) = self.sent(call, &forwarded).await;
+        let ended = match &finding {
+            Finding::Done {
+                ok,
+                effect,
+                payload,
+            } => permit.finish(*ok, *effect, Some(payload.clone())).await,
+            Finding::NotDone(why) => permit.not_done(why).await,
+            Finding::Unknown(why) => permit.unknown(why).await,
+        };
+        let receipt = match ended {
+            Ok(receipt) => receipt,
+            Err(error) => return self.unstored(call, identity, &error, reply),
+        };
+        let known = known(&receipt, identity);
+        if receipt.replayed {
+            // Another attempt's outcome stands: that is what everybody is told.
+            let now = self.engine.store().now();
+            return answer::replay(&to, &known, Outcome::Replayed, now).into();
+        }
+        match (finding, reply) {
+            (Finding::Done { .. }, Some(Reply::Answer(message, headers))) => Answered {
+                message: answer::answered(&message, &known, Outcome::Executed),
+                headers,
+                status: None,
+            },
+            // What the server asks for, or refuses, its client must hear as it was said.
+            (Finding::NotDone(_), Some(Reply::Answer(message, headers))) => Answered {
+                message: answer::answered(&message, &known, Outcome::NotDone),
+                headers,
+                status: None,
+            },
+            (Finding::NotDone(_), Some(Reply::Http(refusal))) => handed_on(to.id, refusal),
+            (Finding::NotDone(why), _) => answer::not_done(&to, &known, &why).into(),
+            (Finding::Unknown(why), _) => answer::lost(&to, &known, &why).into(),
+            (Finding::Done { .. }, _) => say::internal(to.id).into(),
+        }
+    }
+
+    /// Sends a request once and waits for what comes of it.
+    async fn sent(&self, call: &Call<'_>, forwarded: &Message) -> (Finding, Option<Reply>) {
+        let refuted = {
+            let listed = locked(&self.listed);
+            match listed.get(call.ask.name.as_str()) {
+                Some(tool) => tool.refutes(call.ask.arguments.as_deref()),
+                // Who lists its tools and not this one has none of that name.
+                None => !listed.is_empty(),
+            }
+        };
+        let terms = Terms {
+            effect: call.policy.effect,
+            lost_texts: &self.about.policy.lost_texts,
+            refuted,
+        };
+        let timeout = call.policy.timeout.unwrap_or(self.about.timeout);
+        let upstream = &call.session.upstream;
+        let mut replies = match upstream.request(forwarded, &call.asked.headers).await {
+            Ok(replies) => replies,
+            Err(not_sent) => return (Finding::of_not_sent(&not_sent), None),
+        };
+        let given_up = |why: String| Reply::Lost(Lost(why));
+        let last = async {
+            while let Some(reply) = replies.0.recv().await {
+                match reply {
+                    Reply::Aside(message) => call.session.aside(call.asked, message).await,
+                    last => return last,
+                }
+            }
+            given_up("the server was given up".to_owned())
+        };
+        let last = tokio::time::timeout(timeout, last).await;
+        let last = last.unwrap_or_else(|_| {
+            let seconds = timeout.as_secs_f64();
+            given_up(format!("the server did not answer within {seconds} s"))
+        });
+        let finding = Finding::of(&last, &terms);
+        let finding = finding.unwrap_or_else(|| Finding::Unknown("nothing came".to_owned()));
+        (finding, Some(last))
+    }
+
+    /// Says what came of a call whose outcome the ledger did not take.
+    fn unstored(
+        &self,
+        call: &Call<'_>,
+        identity: &Identity,
+        error: &Error,
+        reply: Option<Reply>,
+    ) -> Answered {
+        match (error, reply) {
+            // The caller gets what there is, marked: the operation is in doubt.
+            (Error::Unstored { .. }, Some(Reply::Answer(message, headers))) => {
+                tracing::error!(%error, key = %identity.key, "an outcome could not be stored");
+                Answered {
+                    message: answer::unstored(&message, &identity.key, &error.to_string()),
+                    headers,
+                    status: None,
+                }
+            }
+            _ => self.refusal(call, error).into(),
+        }
+    }
+
+    /// Says why a call was not carried out.
+    pub(super) fn refusal(&self, call: &Call<'_>, error: &Error) -> Message {
+        let to = call.to(self);
+        if let Error::Refused(refusal) = error
+            && let Some(record) = refusal.record.as_deref()
+            && record.kind_at(self.engine.store().now()) == StateKind::Doubtful
+            && let Some(receipt) = self.receipt(record, None)
+        {
+            return answer::in_doubt(&to, &bare(&receipt));
+        }
+        answer::not_begun(&to, &call.identity, error)
+    }
+}
+
+/// Returns the value that a server's own key is pinned to: the same for all attempts of one operation.
+pub(super) fn pinned(key: &Key) -> String {
+    let mut hex = semel::core::Digest::of(key.as_str().as_bytes()).hex();
+    hex.truncate(32);
+    format!("semel-{hex}")
+}
+
+/// Says what is known of the operation that a call was judged to be for.
+pub(super) const fn known<'a>(receipt: &'a Receipt, identity: &Identity) -> Known<'a> {
+    Known {
+        receipt,
+        source: identity.source,
+        occurrence: identity.occurrence,
+        delivery: Delivery::Unknown,
+    }
+}
+
+/// Says what is known of an operation that the ledger spoke of itself.
+const fn bare(receipt: &Receipt) -> Known<'_> {
+    Known {
+        receipt,
+        source: identity::Source::Explicit,
+        occurrence: 1,
+        delivery: Delivery::Unknown,
+    }
+}
+
+/// Says whom an answer is for that could not be read.
+fn unread(request: &Message) -> To<'_> {
+    To {
+        id: request.id().unwrap_or("null"),
+        era: super::super::ask::Era::Legacy,
+        tool: "",
+        resolve: ResolveBy::Command,
+    }
+}

@@ -1,0 +1,97 @@
+//! The list of a server's tools: learned from, and changed only where that is configured.
+
+use super::super::admin;
+use super::super::ask::REPEAT_ARGUMENT;
+use super::super::edit::{self, EditError};
+use super::super::http::desk::{Answered, Asked};
+use super::super::listed::Listed;
+use super::super::message::{Kind, Message};
+use super::super::say;
+use super::super::upstream::Reply;
+use super::{Gateway, Session, TOOLS_MAX, handed_on, locked};
+
+impl Gateway {
+    /// Hands the list on, and remembers what the server says of its tools.
+    pub(super) async fn list(
+        &self,
+        session: &Session,
+        request: &Message,
+        asked: &Asked,
+    ) -> Answered {
+        let id = request.id().unwrap_or("null");
+        let mut replies = match session.upstream.request(request, &asked.headers).await {
+            Ok(replies) => replies,
+            Err(not_sent) => return say::server_gone(id, &not_sent.to_string()).into(),
+        };
+        loop {
+            match replies.0.recv().await {
+                Some(Reply::Aside(message)) => session.aside(asked, message).await,
+                Some(Reply::Answer(message, headers)) => {
+                    return Answered {
+                        message: self.learned(message),
+                        headers,
+                        status: None,
+                    };
+                }
+                Some(Reply::Http(refusal)) => return handed_on(id, refusal),
+                Some(Reply::Lost(lost)) => return say::server_gone(id, &lost.0).into(),
+                None => return say::server_gone(id, "the server was given up").into(),
+            }
+        }
+    }
+
+    /// Remembers a page of tools and adds what is configured; what cannot be changed passes as it is.
+    fn learned(&self, message: Message) -> Message {
+        if *message.kind() != Kind::Result {
+            return message;
+        }
+        let Some(result) = message.outcome() else {
+            return message;
+        };
+        {
+            let mut listed = locked(&self.listed);
+            for tool in Listed::read_all(result) {
+                if listed.len() < TOOLS_MAX || listed.contains_key(&tool.name) {
+                    listed.insert(tool.name.clone(), tool);
+                }
+            }
+        }
+        match self.extended(result) {
+            Ok(Some(result)) => message.with_outcome(&result).unwrap_or(message),
+            Ok(None) => message,
+            Err(error) => {
+                tracing::warn!(%error, "the list of tools cannot be changed");
+                message
+            }
+        }
+    }
+
+    /// Adds the argument that asks for a second effect, and the gateway's own tools on the last page.
+    fn extended(&self, result: &str) -> Result<Option<String>, EditError> {
+        let mut extended = None;
+        let tools = edit::get(result, &["tools"]).and_then(edit::items);
+        for (index, tool) in tools.unwrap_or_default().into_iter().enumerate() {
+            let name = edit::text(tool, &["name"]).unwrap_or_default();
+            if !self.about.policy.tool(&name).challenge {
+                continue;
+            }
+            let index = index.to_string();
+            let path = [
+                "tools",
+                &index,
+                "inputSchema",
+                "properties",
+                REPEAT_ARGUMENT,
+            ];
+            let current = extended.as_deref().unwrap_or(result);
+            extended = Some(edit::set(current, &path, admin::REPEAT_SCHEMA)?);
+        }
+        if self.about.admin_tools && edit::get(result, &["nextCursor"]).is_none() {
+            for tool in admin::TOOLS {
+                let current = extended.as_deref().unwrap_or(result);
+                extended = Some(edit::push(current, &["tools"], tool.listed)?);
+            }
+        }
+        Ok(extended)
+    }
+}

@@ -1,0 +1,122 @@
+//! Verify tools: whether a doubted call took effect is looked up before anything runs again.
+
+use std::time::Duration;
+
+use semel::core::identity::Identity;
+use semel::{Effect, Permit};
+
+use super::super::answer;
+use super::super::edit;
+use super::super::message::{Kind, Message, quoted};
+use super::super::say;
+use super::super::upstream::Reply;
+use super::super::verify::Proof;
+use super::call::{Call, Round, known, pinned};
+use super::{Gateway, locked};
+
+/// How long a server may take to say whether something happened.
+const LOOK_UP_MAX: Duration = Duration::from_secs(60);
+
+impl Gateway {
+    /// Asks the server whether the doubted call took effect, and settles the doubt by what it says.
+    pub(super) async fn look_up(
+        &self,
+        call: &Call<'_>,
+        identity: &Identity,
+        permit: Permit,
+    ) -> Round {
+        let to = call.to(self);
+        let (proof, said) = match self.proof(call, &permit).await {
+            Ok(found) => found,
+            Err(why) => (Proof::Unclear, why),
+        };
+        let ended = match proof {
+            Proof::Happened => {
+                let effect = call.policy.effect.unwrap_or(Effect::Updated);
+                let payload = say::looked_up(to.tool, &said, self.has_output_schema(call));
+                permit.finish(true, effect, Some(payload)).await
+            }
+            Proof::DidNot => permit.not_done("it was looked up: it did not happen").await,
+            Proof::Unclear => permit.unknown(format!("it was looked up: {said}")).await,
+        };
+        let receipt = match ended {
+            Ok(receipt) => receipt,
+            Err(error) => return Round::Over(self.refusal(call, &error).into()),
+        };
+        let known = known(&receipt, identity);
+        let now = self.engine.store().now();
+        match proof {
+            Proof::Happened => {
+                Round::Over(answer::replay(&to, &known, answer::Outcome::Replayed, now).into())
+            }
+            Proof::DidNot => Round::Again,
+            Proof::Unclear => Round::Over(answer::in_doubt(&to, &known).into()),
+        }
+    }
+
+    /// Calls the verify tool, which only reads; returns what it proves and what it said.
+    async fn proof(&self, call: &Call<'_>, permit: &Permit) -> Result<(Proof, String), String> {
+        let verify = call.policy.verify.as_ref();
+        let verify = verify.ok_or("no verify tool is configured any more")?;
+        let arguments = call.ask.arguments.as_deref().unwrap_or("{}");
+        let arguments = verify
+            .arguments(arguments, &pinned(permit.key()))
+            .map_err(|error| error.to_string())?;
+        let request = self.own_call(call, &verify.tool, &arguments)?;
+        let upstream = &call.session.upstream;
+        let asking = async {
+            let mut replies = upstream
+                .request(&request, &call.asked.headers)
+                .await
+                .map_err(|not_sent| not_sent.to_string())?;
+            loop {
+                match replies.0.recv().await {
+                    Some(Reply::Aside(_)) => {}
+                    Some(Reply::Answer(message, _)) => return Ok(message),
+                    Some(Reply::Http(refusal)) => {
+                        return Err(format!(
+                            "`{}` answered HTTP {}",
+                            verify.tool, refusal.status
+                        ));
+                    }
+                    Some(Reply::Lost(lost)) => return Err(lost.0),
+                    None => return Err("the server was given up".to_owned()),
+                }
+            }
+        };
+        let answered = tokio::time::timeout(LOOK_UP_MAX, asking).await;
+        let answered: Message =
+            answered.map_err(|_| format!("`{}` did not answer", verify.tool))??;
+        let result = answered.outcome().unwrap_or("{}");
+        if *answered.kind() != Kind::Result {
+            return Err(format!("`{}` answered an error", verify.tool));
+        }
+        Ok((verify.proof(result), result.to_owned()))
+    }
+
+    /// Makes a call of the gateway's own, in the protocol that the client speaks.
+    fn own_call(&self, call: &Call<'_>, tool: &str, arguments: &str) -> Result<Message, String> {
+        let mut params = format!(r#"{{"name":{},"arguments":{arguments}}}"#, quoted(tool));
+        let asked = call.request.params().unwrap_or("{}");
+        for member in [
+            "io.modelcontextprotocol/protocolVersion",
+            "io.modelcontextprotocol/clientCapabilities",
+            "io.modelcontextprotocol/clientInfo",
+        ] {
+            if let Some(value) = edit::get(asked, &["_meta", member]) {
+                params = edit::set(&params, &["_meta", member], value)
+                    .map_err(|error| error.to_string())?;
+            }
+        }
+        let id = self.own_id();
+        let message =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+        Message::read(message).map_err(|error| error.to_string())
+    }
+
+    fn has_output_schema(&self, call: &Call<'_>) -> bool {
+        let listed = locked(&self.listed);
+        let tool = listed.get(call.ask.name.as_str());
+        tool.is_none_or(|tool| tool.has_output_schema)
+    }
+}

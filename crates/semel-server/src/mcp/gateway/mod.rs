@@ -1,0 +1,354 @@
+//! What becomes of a message: most are passed on as they came; calls of tools are carried out once.
+
+mod administer;
+mod call;
+mod doubt;
+mod list;
+mod look_up;
+mod plan;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use semel::core::identity::Observation;
+use semel::door::{Doorway, Ticket};
+use semel::{Class, Engine};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::ask::{Capabilities, Client, Era};
+use super::edit;
+use super::http::desk::{Answered, Asked, Call, Desk};
+use super::listed::Listed;
+use super::message::{Kind, Message};
+use super::policy::{Cancel, UpstreamPolicy};
+use super::say;
+use super::upstream::{Pending, Refusal, Upstream};
+use crate::proof::Witness;
+
+/// How long an identical call waits for the one that runs, unless told otherwise: less than the minute
+/// after which most clients give up.
+pub const WAIT: Duration = Duration::from_secs(25);
+
+/// How long a server may take for a call, unless told otherwise.
+pub const TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
+/// The most tools of one server that are remembered.
+const TOOLS_MAX: usize = 10_000;
+
+/// What the gateway is told about its one server.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    /// What the server is called in scopes.
+    pub(crate) target: String,
+    /// How its tools are treated.
+    pub(crate) policy: UpstreamPolicy,
+    /// How long an identical call waits for the one that runs.
+    pub(crate) wait: Duration,
+    /// How long the server may take for a call.
+    pub(crate) timeout: Duration,
+    /// Whether the gateway has tools of its own.
+    pub(crate) admin_tools: bool,
+}
+
+/// Decides what becomes of the calls to one server.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    engine: Engine,
+    doorway: Doorway,
+    about: About,
+    /// What the server said of its tools.
+    listed: Mutex<BTreeMap<String, Listed>>,
+    own_requests: AtomicU64,
+    /// What plans are signed with; one that was made before a restart is none.
+    secret: [u8; 32],
+}
+
+/// One client's way to the server.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) upstream: Arc<dyn Upstream>,
+    /// What the client said that it can do, at the handshake of the older protocol.
+    client: Mutex<Client>,
+    /// Where what the gateway itself asks the client goes to.
+    down: mpsc::Sender<Message>,
+    /// What the client was asked by the gateway itself, by id.
+    questions: Mutex<HashMap<String, oneshot::Sender<Message>>>,
+}
+
+impl Session {
+    /// Makes the way of one client; what the gateway itself asks the client goes to `down`.
+    pub(crate) fn new(upstream: Arc<dyn Upstream>, down: mpsc::Sender<Message>) -> Self {
+        Self {
+            upstream,
+            client: Mutex::new(Client {
+                era: Era::Legacy,
+                capabilities: Capabilities::default(),
+            }),
+            down,
+            questions: Mutex::default(),
+        }
+    }
+
+    /// Sends the client something that comes before an answer.
+    async fn aside(&self, asked: &Asked, message: Message) {
+        let asides = asked.asides.as_ref().unwrap_or(&self.down);
+        // A client that left misses nothing: the answer is kept.
+        drop(asides.send(message).await);
+    }
+
+    fn client(&self) -> Client {
+        *locked(&self.client)
+    }
+}
+
+/// A request that the gateway has in hand. Dropping it means that its client left.
+#[derive(Debug)]
+pub(crate) struct InHand {
+    id: String,
+    answer: watch::Receiver<Option<Answered>>,
+    exchange: Arc<Exchange>,
+    forwards_cancel: bool,
+}
+
+/// Hands on an answer of HTTP that is no message; where the client does not speak HTTP, what it says.
+fn handed_on(id: &str, refusal: Refusal) -> Answered {
+    Answered {
+        message: say::http_refusal(id, &refusal),
+        headers: refusal.headers,
+        status: Some(refusal.status),
+    }
+}
+
+/// What was seen of a call, before and after it was judged.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    seen: Mutex<Seen>,
+    cancelled: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+enum Seen {
+    /// It is not judged yet.
+    #[default]
+    Nothing,
+    /// This was seen, and it is not judged yet.
+    Before(Vec<Observation>),
+    /// It was judged.
+    Judged(Ticket),
+}
+
+/// The most that is remembered of a call that is not judged yet.
+const SEEN_MAX: usize = 8;
+
+impl Exchange {
+    fn see(&self, observation: Observation) {
+        if observation == Observation::Cancelled {
+            self.cancelled.store(true, Ordering::Relaxed);
+        }
+        let mut seen = locked(&self.seen);
+        match &mut *seen {
+            Seen::Nothing => *seen = Seen::Before(vec![observation]),
+            Seen::Before(observations) if observations.len() < SEEN_MAX => {
+                observations.push(observation);
+            }
+            Seen::Before(_) => {}
+            Seen::Judged(ticket) => ticket.see(observation),
+        }
+    }
+
+    /// Takes the ticket of the judged call, and tells it what was seen before.
+    pub(super) fn judged(&self, ticket: Ticket) {
+        let mut seen = locked(&self.seen);
+        let before = match std::mem::replace(&mut *seen, Seen::Judged(ticket)) {
+            Seen::Before(observations) => observations,
+            Seen::Nothing | Seen::Judged(_) => vec![],
+        };
+        if let Seen::Judged(ticket) = &*seen {
+            for observation in before {
+                ticket.see(observation);
+            }
+        }
+    }
+}
+
+impl InHand {
+    /// Returns the request's id, as it was written.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    async fn answered(&self) -> Answered {
+        let mut answer = self.answer.clone();
+        let answered = match answer.wait_for(Option::is_some).await {
+            Ok(answered) => answered.clone(),
+            Err(_) => None,
+        };
+        // Whoever was to answer is gone: what it began is in doubt.
+        answered.unwrap_or_else(|| say::internal(&self.id).into())
+    }
+
+    /// Says whether its client cancelled it.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.exchange.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+impl Witness for InHand {
+    fn see(&self, observation: Observation) {
+        self.exchange.see(observation);
+    }
+}
+
+impl Call for InHand {
+    fn answer(&self) -> Pending<'_, Answered> {
+        Box::pin(self.answered())
+    }
+
+    fn forwards_cancel(&self) -> bool {
+        self.forwards_cancel
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        // It changes nothing where the answer was written.
+        self.exchange.see(Observation::Closed);
+    }
+}
+
+impl Gateway {
+    /// Makes the gateway to one server.
+    ///
+    /// # Errors
+    /// Fails when the system gives no randomness.
+    pub(crate) fn new(engine: Engine, about: About) -> Result<Self, getrandom::Error> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret)?;
+        Ok(Self {
+            doorway: Doorway::new(engine.clone()),
+            engine,
+            about,
+            listed: Mutex::default(),
+            own_requests: AtomicU64::new(1),
+            secret,
+        })
+    }
+
+    /// Stores what is known of deliveries, before the end.
+    pub(crate) async fn flush(&self) {
+        if let Err(error) = self.doorway.flush().await {
+            tracing::warn!(%error, "what is known of deliveries could not be stored");
+        }
+    }
+
+    /// Takes a request in hand. What acts is followed to its end, whatever becomes of the client.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        request: Message,
+        asked: Asked,
+    ) -> Arc<InHand> {
+        let (sender, answer) = watch::channel(None);
+        let exchange = Arc::new(Exchange::default());
+        let id = request.id().unwrap_or("null").to_owned();
+        let forwards_cancel = match request.method() {
+            Some("tools/call") => tool_name(&request)
+                .is_some_and(|name| self.about.policy.tool(&name).cancel == Cancel::Forward),
+            _ => true,
+        };
+        let (gateway, session) = (Arc::clone(self), Arc::clone(session));
+        let seen = Arc::clone(&exchange);
+        tokio::spawn(async move {
+            let answered: Answered = match request.method() {
+                Some("tools/list") => gateway.list(&session, &request, &asked).await,
+                _ => gateway.call(&session, &request, &asked, &seen).await,
+            };
+            // The client may be gone.
+            sender.send_replace(Some(answered));
+        });
+        Arc::new(InHand {
+            id,
+            answer,
+            exchange,
+            forwards_cancel,
+        })
+    }
+
+    /// Returns the class of a tool.
+    fn class(&self, name: &str) -> Class {
+        let listed = locked(&self.listed);
+        let annotations = listed.get(name).map(|listed| &listed.annotations);
+        self.about.policy.class_of(name, annotations).0
+    }
+
+    fn is_own_tool(&self, name: &str) -> bool {
+        self.about.admin_tools && super::admin::TOOLS.iter().any(|tool| tool.name == name)
+    }
+
+    /// Returns an id that no client uses.
+    fn own_id(&self) -> String {
+        let number = self.own_requests.fetch_add(1, Ordering::Relaxed);
+        format!("\"semel-{number}\"")
+    }
+}
+
+impl Desk for Gateway {
+    type Session = Session;
+
+    fn session(&self, upstream: Arc<dyn Upstream>, down: mpsc::Sender<Message>) -> Session {
+        Session::new(upstream, down)
+    }
+
+    fn overhear(&self, session: &Session, message: &Message) -> bool {
+        match message.kind() {
+            Kind::Request { method } if method == "initialize" => {
+                let declared = message.params().unwrap_or("{}");
+                let declared = edit::get(declared, &["capabilities"]).unwrap_or("{}");
+                locked(&session.client).capabilities = Capabilities::read(declared);
+                false
+            }
+            Kind::Result | Kind::Error => {
+                let asked = message
+                    .id()
+                    .and_then(|id| locked(&session.questions).remove(id));
+                // Whoever asked may have given it up.
+                asked
+                    .map(|asked| drop(asked.send(message.clone())))
+                    .is_some()
+            }
+            Kind::Request { .. } | Kind::Notification { .. } => false,
+        }
+    }
+
+    fn takes(&self, message: &Message) -> bool {
+        let Kind::Request { method } = message.kind() else {
+            return false;
+        };
+        match method.as_str() {
+            "tools/list" => true,
+            "tools/call" => tool_name(message)
+                .is_none_or(|name| self.is_own_tool(&name) || self.class(&name) != Class::Safe),
+            _ => false,
+        }
+    }
+
+    fn take(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        request: Message,
+        asked: Asked,
+    ) -> Arc<dyn Call> {
+        Self::take(self, session, request, asked)
+    }
+}
+
+/// Returns the tool that a call names.
+fn tool_name(request: &Message) -> Option<String> {
+    edit::text(request.params()?, &["name"])
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

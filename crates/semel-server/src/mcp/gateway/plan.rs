@@ -1,0 +1,109 @@
+//! Previews: what a call would do, and a plan that lets exactly that call through.
+
+use std::time::Duration;
+
+use semel::Preview as Foreseen;
+use semel::Timestamp;
+use semel::core::identity::{Identity, Relation};
+use semel::door::{Preview, Previewed};
+use subtle::ConstantTimeEq as _;
+
+use super::super::answer::{self, Plan};
+use super::super::message::Message;
+use super::Gateway;
+use super::call::Call;
+use crate::notify::hmac;
+
+/// How long a plan can be used.
+const PLAN_FOR: Duration = Duration::from_secs(15 * 60);
+
+const PREFIX: &str = "semel-plan-";
+
+impl Gateway {
+    /// Says what a call would do, and writes nothing.
+    pub(super) async fn preview(&self, call: &Call<'_>) -> Message {
+        let to = call.to(self);
+        let foreseen = self.doorway.preview(&call.identity, self.claim(call)).await;
+        let Previewed { identity, preview } = match foreseen {
+            Ok(foreseen) => foreseen,
+            Err(error) => return self.refusal(call, &error),
+        };
+        let would = would(&identity, &preview);
+        let until = self.engine.store().now().plus(PLAN_FOR);
+        let token = self.plan_token(call, until);
+        answer::preview(
+            &to,
+            &Plan {
+                would: &would,
+                key: &identity.key,
+                source: identity.source,
+                class: call.class.as_str(),
+                token: &token,
+                until,
+            },
+        )
+    }
+
+    /// Refuses a call whose plan is not one for it, and one without a plan where the tool needs one.
+    pub(super) fn check_plan(&self, call: &Call<'_>) -> Result<(), Message> {
+        let to = call.to(self);
+        let Some(plan) = call.ask.plan.as_deref() else {
+            return if call.policy.require_plan {
+                Err(answer::plan_required(&to))
+            } else {
+                Ok(())
+            };
+        };
+        let until = plan
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split_once('-'))
+            .and_then(|(until, _)| until.parse().ok())
+            .map(Timestamp);
+        let Some(until) = until else {
+            return Err(answer::plan_mismatch(
+                &to,
+                "it is not one of this gateway's",
+            ));
+        };
+        let expected = self.plan_token(call, until);
+        if !bool::from(expected.as_bytes().ct_eq(plan.as_bytes())) {
+            let why = "it was made for other arguments, for somebody else, or before a restart";
+            return Err(answer::plan_mismatch(&to, why));
+        }
+        if until < self.engine.store().now() {
+            return Err(answer::plan_mismatch(&to, "its time is over"));
+        }
+        Ok(())
+    }
+
+    /// Makes the plan of a call: bound to what is asked, who asks, and until when.
+    fn plan_token(&self, call: &Call<'_>, until: Timestamp) -> String {
+        let identity = &call.identity;
+        let until = until.0.to_string();
+        let about = format!("{}.{}.{until}", identity.scope.tag(), identity.fingerprint);
+        let mac = hmac(&self.secret, &[about.as_bytes()]);
+        format!("{PREFIX}{until}-{}", mac.hex())
+    }
+}
+
+fn would(identity: &Identity, preview: &Preview) -> String {
+    let Preview::Ledger(foreseen) = preview else {
+        return "It would be asked about: an identical call was made before".to_owned();
+    };
+    let text = match foreseen {
+        Foreseen::Execute { attempt } => match identity.relation {
+            Relation::IntendedRepeat => {
+                let number = identity.occurrence;
+                return format!("It would run once more, as occurrence {number}");
+            }
+            Relation::First | Relation::Retry | Relation::Joined | Relation::Challenged => {
+                return format!("It would run, as attempt {attempt}");
+            }
+        },
+        Foreseen::Probe => "It would be looked up whether an earlier call took effect",
+        Foreseen::Replay(_) => "It would get the answer of an earlier call, and nothing would run",
+        Foreseen::Wait { .. } => "It would wait for an identical call that is under way",
+        Foreseen::InDoubt(_) => "It would be held: an earlier call is in doubt",
+    };
+    text.to_owned()
+}

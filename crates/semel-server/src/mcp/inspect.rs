@@ -1,0 +1,163 @@
+//! Asking a server for its tools, and calling none of them.
+
+use std::time::Duration;
+
+use semel::Class;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::edit;
+use super::listed::Listed;
+use super::message::{Kind, Message};
+use super::policy::{UpstreamPolicy, Why};
+use super::upstream::{Headers, Reply, Upstream, WAITING_MAX};
+use super::{Reached, Server};
+
+/// How long a server may take for an answer: its packages may have to be fetched first.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
+
+/// The most pages of tools.
+const PAGES_MAX: usize = 100;
+
+/// The revision of the protocol that a handshake asks for.
+const LEGACY_VERSION: &str = "2025-11-25";
+const MODERN_VERSION: &str = "2026-07-28";
+
+/// How a tool would be treated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspected {
+    /// The tool.
+    pub name: String,
+    /// The class that it gets.
+    pub class: Class,
+    /// Why.
+    pub why: Why,
+    /// The class that it would get if the server were believed.
+    pub annotated: Option<Class>,
+    /// Arguments that look like idempotency keys of the server's own, as JSON pointers.
+    pub native_keys: Vec<String>,
+}
+
+/// Lists a server's tools and how each would be treated.
+///
+/// # Errors
+/// Says what the server did instead.
+pub async fn inspect(server: &Server, policy: &UpstreamPolicy) -> Result<Vec<Inspected>, String> {
+    let (unasked, mut coming) = mpsc::channel(WAITING_MAX);
+    let reached = Reached::new(server, unasked).map_err(|error| error.to_string())?;
+    // What it says unasked is of no interest, and must not hold it up.
+    let listening = tokio::spawn(async move { while coming.recv().await.is_some() {} });
+    let found = tools(&*reached.upstream()).await;
+    reached.end().await;
+    listening.abort();
+    let believed = UpstreamPolicy {
+        trust_annotations: true,
+        ..UpstreamPolicy::default()
+    };
+    Ok(found?
+        .into_iter()
+        .map(|tool| {
+            let (class, why) = policy.class_of(&tool.name, Some(&tool.annotations));
+            let annotated = believed.class_of(&tool.name, Some(&tool.annotations));
+            Inspected {
+                class,
+                why,
+                annotated: (annotated.1 == Why::Annotation).then_some(annotated.0),
+                native_keys: tool.native_keys,
+                name: tool.name,
+            }
+        })
+        .collect())
+}
+
+/// Finds out which protocol the server speaks, and asks for its tools.
+async fn tools(server: &dyn Upstream) -> Result<Vec<Listed>, String> {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "semel", "version": env!("CARGO_PKG_VERSION")},
+    });
+    let discovered = ask(server, "server/discover", &json!({"_meta": meta})).await?;
+    let is_modern = *discovered.kind() == Kind::Result;
+    if !is_modern {
+        // Whatever it says to that, it is of the older kind.
+        let hello = json!({
+            "protocolVersion": LEGACY_VERSION, "capabilities": {},
+            "clientInfo": {"name": "semel", "version": env!("CARGO_PKG_VERSION")},
+        });
+        let greeted = ask(server, "initialize", &hello).await?;
+        if *greeted.kind() != Kind::Result {
+            return Err(refused("initialize", &greeted));
+        }
+        let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        let ready = Message::read(ready).map_err(|error| error.to_string())?;
+        let told = server.tell(&ready, &Headers::default()).await;
+        told.map_err(|lost| lost.to_string())?;
+    }
+    let mut found = vec![];
+    let mut cursor: Option<String> = None;
+    for _ in 0..PAGES_MAX {
+        let mut params = serde_json::Map::new();
+        if is_modern {
+            params.insert("_meta".to_owned(), meta.clone());
+        }
+        if let Some(cursor) = cursor {
+            params.insert("cursor".to_owned(), cursor.into());
+        }
+        let listed = ask(server, "tools/list", &params.into()).await?;
+        let result = listed.outcome().filter(|_| *listed.kind() == Kind::Result);
+        let result = result.ok_or_else(|| refused("tools/list", &listed))?;
+        found.extend(Listed::read_all(result));
+        cursor = edit::text(result, &["nextCursor"]);
+        if cursor.is_none() {
+            return Ok(found);
+        }
+    }
+    Err(format!(
+        "the server lists its tools on more than {PAGES_MAX} pages"
+    ))
+}
+
+async fn ask(
+    server: &dyn Upstream,
+    method: &str,
+    params: &serde_json::Value,
+) -> Result<Message, String> {
+    let id = format!(
+        "\"semel-{method}-{}\"",
+        params.get("cursor").map_or(0, |it| it.to_string().len())
+    );
+    let request = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+    let request = Message::read(request).map_err(|error| error.to_string())?;
+    let asking = async {
+        let headers = Headers::default();
+        let replies = server.request(&request, &headers).await;
+        let mut replies = replies.map_err(|not_sent| not_sent.to_string())?;
+        loop {
+            match replies.0.recv().await {
+                Some(Reply::Aside(_)) => {}
+                Some(Reply::Answer(answer, _)) => return Ok(answer),
+                Some(Reply::Http(refusal)) => {
+                    return Err(format!(
+                        "{method} was answered with HTTP {}",
+                        refusal.status
+                    ));
+                }
+                Some(Reply::Lost(lost)) => return Err(lost.0),
+                None => return Err("the server was given up".to_owned()),
+            }
+        }
+    };
+    let answered = tokio::time::timeout(ANSWER_MAX, asking).await;
+    answered.map_err(|_| {
+        let seconds = ANSWER_MAX.as_secs();
+        format!("the server did not answer {method} within {seconds} s")
+    })?
+}
+
+fn refused(method: &str, answer: &Message) -> String {
+    let said = answer
+        .outcome()
+        .and_then(|error| edit::text(error, &["message"]));
+    format!("{method} was refused: {}", said.unwrap_or_default())
+}

@@ -1,0 +1,86 @@
+//! What the gateway says where no operation is spoken of: the server is gone, or the gateway's own tools answer.
+
+use serde_json::json;
+
+use super::ask::Era;
+use super::edit;
+use super::message::{Message, quoted};
+use super::upstream::Refusal;
+
+/// The server does not answer. Codes of our own lie outside of JSON-RPC's range.
+const SERVER_GONE: i64 = 1502;
+
+/// Something is wrong on this side.
+const INTERNAL: i64 = -32603;
+
+/// The most that is told of what a server said over HTTP, in bytes.
+const SAID_MAX: usize = 1_000;
+
+/// Says that there is no server to answer.
+pub(crate) fn server_gone(id: &str, why: &str) -> Message {
+    error(id, SERVER_GONE, &format!("semel: {why}"))
+}
+
+/// Says that the gateway failed.
+pub(crate) fn internal(id: &str) -> Message {
+    error(
+        id,
+        INTERNAL,
+        "semel: the gateway failed; what it had begun is in doubt",
+    )
+}
+
+/// Says that a request cannot be taken.
+pub(crate) fn twice(id: &str) -> Message {
+    error(
+        id,
+        -32600,
+        "semel: another request with this id is under way",
+    )
+}
+
+/// Says what a server answered over HTTP, to a client that does not speak it.
+pub(crate) fn http_refusal(id: &str, refusal: &Refusal) -> Message {
+    let said = String::from_utf8_lossy(&refusal.body);
+    let said = &said[..said.floor_char_boundary(SAID_MAX)];
+    let text = format!("semel: the server answered HTTP {}: {said}", refusal.status);
+    error(id, SERVER_GONE, text.trim_end_matches([':', ' ']))
+}
+
+/// Makes the outcome of a call that was looked up: its own answer is lost, this is what is known.
+pub(crate) fn looked_up(tool: &str, said: &str, has_schema: bool) -> Vec<u8> {
+    let text = format!(
+        "semel: an earlier call of `{tool}` took effect, as was looked up; its own answer was lost. What was \
+         found follows."
+    );
+    let mut content = vec![json!({"type": "text", "text": text}).to_string()];
+    let found = edit::get(said, &["content"]).and_then(edit::items);
+    content.extend(found.unwrap_or_default().into_iter().map(str::to_owned));
+    // Without its structured content a success would be held to the tool's schema.
+    let content = content.join(",");
+    format!(r#"{{"result":{{"content":[{content}],"isError":{has_schema}}}}}"#).into_bytes()
+}
+
+/// Answers a call of one of the gateway's own tools.
+pub(crate) fn own_tool(id: &str, era: Era, said: Result<String, String>) -> Message {
+    let (text, failed) = match said {
+        Ok(text) => (text, false),
+        Err(text) => (format!("semel: {text}"), true),
+    };
+    let kind = match era {
+        Era::Modern => "\"resultType\":\"complete\",",
+        Era::Legacy => "",
+    };
+    let text = quoted(&text);
+    let result =
+        format!(r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":{failed}}}"#);
+    Message::result(id, &result).unwrap_or_else(|_| internal(id))
+}
+
+/// # Panics
+/// Never: an id that was read and a text of ours make a message.
+fn error(id: &str, code: i64, text: &str) -> Message {
+    let error = json!({"code": code, "message": text}).to_string();
+    let id = (id != "null").then_some(id);
+    Message::error(id, &error).expect("an id that was read and our own text")
+}
