@@ -8,6 +8,7 @@ mod accepting;
 mod auth;
 mod config;
 mod connection;
+mod door;
 mod feed;
 mod http;
 mod listener;
@@ -32,7 +33,6 @@ use std::sync::Arc;
 
 use axum::Router;
 use semel::Engine;
-use semel::core::token::TokenState;
 use tokio::sync::watch;
 
 pub use self::config::{Auth, Config, Limits, Listen, Notify, Tls};
@@ -40,13 +40,12 @@ pub use self::notify::Secret;
 pub use self::outbound::Url;
 
 use self::accepting::Accepting;
+use self::door::Door;
 use self::http::Server;
-use self::listener::Listener;
 use self::metrics::Counts;
 use self::notify::Channel;
 use self::replies::Replies;
 use self::span::Exporting;
-use self::tls::Encryption;
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -94,50 +93,6 @@ pub struct Service {
     router: Router,
     config: Config,
     stop: watch::Sender<bool>,
-}
-
-/// Where callers come in, and how.
-#[derive(Debug)]
-pub(crate) struct Door {
-    pub(crate) listener: Listener,
-    pub(crate) encryption: Option<Encryption>,
-    /// Where it is, as callers write it.
-    pub(crate) address: String,
-}
-
-impl Door {
-    /// Opens a door, if those who could come in by it are the ones who may.
-    pub(crate) async fn open(engine: &Engine, config: &mut Config) -> Result<Self, StartError> {
-        config.limits.connections = connection::room_for(config.limits.connections);
-        let place = match &config.listen {
-            Listen::Tcp(address) => address.to_string(),
-            Listen::Unix(path) => format!("unix:{}", path.display()),
-        };
-        if !config.listen.is_local() {
-            let now = engine.store().now();
-            let tokens = engine.tokens(None).await?;
-            if !tokens
-                .iter()
-                .any(|token| token.state(now) == TokenState::Active)
-            {
-                return Err(StartError::NoTokens { place });
-            }
-        }
-        let encryption = config.tls.as_ref().map(Encryption::new).transpose();
-        let encryption = encryption.map_err(StartError::Tls)?;
-        let opened = Listener::open(&config.listen).await;
-        let listener = opened.map_err(|source| StartError::Listen {
-            place: place.clone(),
-            source,
-        })?;
-        let address = listener.address(encryption.is_some());
-        let address = address.map_err(|source| StartError::Listen { place, source })?;
-        Ok(Self {
-            listener,
-            encryption,
-            address,
-        })
-    }
 }
 
 impl std::fmt::Debug for Service {

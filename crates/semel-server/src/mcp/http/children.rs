@@ -64,10 +64,13 @@ impl Default for Visits {
 pub(crate) struct Children<D: Desk> {
     start: Box<dyn Start>,
     limits: Visits,
-    visits: Arc<Mutex<HashMap<String, Arc<Visit<D>>>>>,
+    visits: ByName<D>,
     /// The one for all clients that have no sessions.
     common: Mutex<Option<Arc<Visit<D>>>>,
 }
+
+/// Sessions by their names.
+type ByName<D> = Arc<Mutex<HashMap<String, Arc<Visit<D>>>>>;
 
 /// A child process and whoever it was started for.
 #[derive(Debug)]
@@ -293,7 +296,7 @@ fn session_name() -> Result<String, String> {
 async fn lead<D: Desk>(
     mut messages: mpsc::Receiver<Message>,
     visit: Arc<Visit<D>>,
-    visits: Arc<Mutex<HashMap<String, Arc<Visit<D>>>>>,
+    visits: ByName<D>,
     idle: Duration,
 ) {
     let (routes, weak) = (Arc::clone(&visit.routes), Arc::downgrade(&visit));
@@ -324,7 +327,7 @@ async fn lead<D: Desk>(
 
 /// Ends a session that did not come about.
 struct Ended<D: Desk> {
-    visits: Arc<Mutex<HashMap<String, Arc<Visit<D>>>>>,
+    visits: ByName<D>,
     visit: Option<Arc<Visit<D>>>,
 }
 

@@ -10,9 +10,10 @@ use super::desk::Desk;
 use super::front::{Behind, Front, PATH};
 use crate::accepting::Accepting;
 use crate::config::Config;
+use crate::door::Door;
 use crate::replies::Replies;
 use crate::tls::Encryption;
-use crate::{Door, StartError, Stop};
+use crate::{StartError, Stop};
 
 /// A gateway that has opened its door.
 #[derive(Debug)]

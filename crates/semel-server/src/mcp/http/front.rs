@@ -78,7 +78,7 @@ pub(super) enum Refused {
     /// As everywhere else.
     Problem(Problem),
     /// As the protocol says it.
-    Said(StatusCode, Message),
+    Said(StatusCode, Box<Message>),
     /// There are other methods.
     Method(&'static str),
 }
@@ -94,7 +94,7 @@ impl Refused {
     pub(super) fn new(status: StatusCode, id: Option<&str>, code: i64, why: &str) -> Self {
         let error = json!({"code": code, "message": why});
         let message = answer(id.unwrap_or("null"), "error", &error.to_string());
-        Self::Said(status, message)
+        Self::Said(status, Box::new(message))
     }
 }
 

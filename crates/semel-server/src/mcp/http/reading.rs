@@ -118,7 +118,7 @@ impl Reading {
         loop {
             let mut decoder = Decoder::default();
             let why = match self.stream(body, &mut decoder, headers).await {
-                Stream::Over(last) => return last,
+                Stream::Over(last) => return last.map(|last| *last),
                 Stream::Broken(why) => why,
             };
             match decoder.last_id() {
@@ -136,7 +136,7 @@ impl Reading {
                 .resumed(pause, last_id.as_deref(), &mut fruitless)
                 .await
             {
-                Stream::Over(last) => return last,
+                Stream::Over(last) => return last.map(|last| *last),
                 Stream::Broken(None) => return Some(Reply::Lost(Lost(why))),
                 Stream::Broken(Some(body)) => body,
             };
@@ -154,7 +154,7 @@ impl Reading {
             let frame = tokio::select! {
                 biased;
                 () = is_cancelled(self.place.as_mut()) => {
-                    return Stream::Over(Some(Reply::Lost(Lost(CANCELLED.to_owned()))));
+                    return Stream::lost(CANCELLED);
                 }
                 () = self.replies.closed() => return Stream::Over(None),
                 frame = timeout(ANSWER_MAX, body.frame()) => frame,
@@ -169,7 +169,7 @@ impl Reading {
             };
             for event in decoder.feed(&bytes) {
                 if let Err(error) = &event {
-                    return Stream::Over(Some(Reply::Lost(Lost(error.to_string()))));
+                    return Stream::lost(&error.to_string());
                 }
                 let Some(message) = message_of(event) else {
                     continue;
@@ -177,7 +177,7 @@ impl Reading {
                 let reply = match message.kind() {
                     Kind::Request { .. } | Kind::Notification { .. } => Reply::Aside(message),
                     Kind::Result | Kind::Error => match self.answer(message, headers) {
-                        Some(last) => return Stream::Over(Some(last)),
+                        Some(last) => return Stream::Over(Some(Box::new(last))),
                         None => {
                             tracing::warn!("the server answered what nobody asked here");
                             continue;
@@ -202,7 +202,7 @@ impl Reading {
             tokio::select! {
                 biased;
                 () = is_cancelled(self.place.as_mut()) => {
-                    return Stream::Over(Some(Reply::Lost(Lost(CANCELLED.to_owned()))));
+                    return Stream::lost(CANCELLED);
                 }
                 () = self.replies.closed() => return Stream::Over(None),
                 () = tokio::time::sleep(pause) => {}
@@ -233,9 +233,15 @@ impl Reading {
 /// How a stream went.
 enum Stream<T> {
     /// To the answer, or until nobody wanted it.
-    Over(Option<Reply>),
+    Over(Option<Box<Reply>>),
     /// It ended before.
     Broken(T),
+}
+
+impl<T> Stream<T> {
+    fn lost(why: &str) -> Self {
+        Self::Over(Some(Box::new(Reply::Lost(Lost(why.to_owned())))))
+    }
 }
 
 /// Says whether an answer comes as events.

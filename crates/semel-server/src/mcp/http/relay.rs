@@ -34,9 +34,12 @@ const SESSIONS_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Relay<D: Desk> {
     server: Arc<HttpUpstream>,
-    sessions: Mutex<HashMap<String, (Arc<D::Session>, Instant)>>,
+    sessions: Mutex<HashMap<String, Used<D::Session>>>,
     calls: Calls,
 }
+
+/// Something, and when it was used last.
+type Used<T> = (Arc<T>, Instant);
 
 /// Nothing was changed on the way.
 pub(super) struct Unchanged;
