@@ -52,7 +52,7 @@ pub(crate) async fn serve(socket: Socket, mut connection: Connection) {
         return;
     };
     let socket = Shared::new(socket);
-    let line = proofs.line(socket.look());
+    let line = proofs.line(socket.look(), connection.acceptor.is_some());
     if let Some(stream) = secured(socket, connection.acceptor.as_ref()).await {
         let stream = Watched::new(Patient::new(stream), line.clone());
         converse(stream, Some(line), connection).await;

@@ -17,7 +17,9 @@ mod stream;
 mod tests;
 
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
@@ -56,23 +58,22 @@ struct Waiting {
 
 impl Proofs {
     /// Makes the line of a new connection.
-    pub(crate) fn line(&self, look: Look) -> Line {
+    pub(crate) fn line(&self, look: Look, is_encrypted: bool) -> Line {
         Line(Arc::new(Inner {
             proofs: self.clone(),
             look,
+            is_encrypted,
             newest: Mutex::default(),
         }))
     }
 
     /// Looks at everything that waits for a proof: whoever got an answer by now is known to have it afterwards.
     pub(crate) fn look(&self) {
-        let lines = std::mem::take(&mut locked(&self.0).lines);
-        let waiting = lines.into_iter().filter(|line| {
+        // Held meanwhile: whoever looks at the same time must not pass by what is being looked at.
+        locked(&self.0).lines.retain(|line| {
             let line = line.upgrade();
             line.is_some_and(|line| line.look() == Proved::NotYet)
         });
-        let waiting: Vec<_> = waiting.collect();
-        locked(&self.0).lines.extend(waiting);
     }
 
     fn add(&self, line: Weak<Inner>) {
@@ -112,6 +113,8 @@ pub(crate) struct Line(Arc<Inner>);
 struct Inner {
     proofs: Proofs,
     look: Look,
+    /// Whether what is written may wait elsewhere than in the socket.
+    is_encrypted: bool,
     newest: Mutex<Option<Answer>>,
 }
 
@@ -154,9 +157,12 @@ enum Proved {
 impl Line {
     /// Makes the body of the answer to the newest request one that tells what becomes of it.
     pub(crate) fn watched(&self, body: Body, call: Arc<dyn Witness>) -> Body {
-        let is_over = body.is_end_stream();
-        let stage = if is_over { Stage::Ended } else { Stage::Begun };
+        let stage = Stage::Begun;
         *locked(&self.0.newest) = Some(Answer { call, stage });
+        let is_over = body.is_end_stream();
+        if is_over {
+            self.ended();
+        }
         Body::new(Given::new(body, Some(self.clone()).filter(|_| !is_over)))
     }
 
@@ -173,25 +179,42 @@ impl Line {
         {
             answer.stage = Stage::Ended;
         }
+        self.0.proofs.add(Arc::downgrade(&self.0));
+    }
+
+    /// Writes what is offered, and takes note if that was the rest of an answer.
+    ///
+    /// The caller may have the answer before the write returns, and its next call may be judged by another thread:
+    /// whoever looks meanwhile waits for the write. HTTP/1 offers everything that it has, so that what was taken whole
+    /// once the body had ended was all. Encryption has room of its own, and its answers are written when it is empty.
+    fn written_by(
+        &self,
+        offered: usize,
+        write: impl FnOnce() -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut newest = locked(&self.0.newest);
+        let ending = newest
+            .as_mut()
+            .filter(|answer| answer.stage == Stage::Ended && !self.0.is_encrypted);
+        let Some(answer) = ending else {
+            drop(newest);
+            return write();
+        };
+        let written = write();
+        if matches!(written, Poll::Ready(Ok(count)) if count == offered) {
+            self.0.written(answer);
+        }
+        written
     }
 
     /// Takes note that nothing waits to be written.
     fn flushed(&self) {
+        if let Some(answer) = locked(&self.0.newest).as_mut()
+            && answer.stage == Stage::Ended
         {
-            let mut newest = locked(&self.0.newest);
-            let Some(answer) = newest.as_mut() else {
-                return;
-            };
-            if answer.stage != Stage::Ended {
-                return;
-            }
-            let overtaken = self.0.look.has_sent();
-            answer.stage = Stage::Written { overtaken };
-            answer.call.see(Observation::Written);
+            self.0.written(answer);
         }
-        if self.0.look() == Proved::NotYet {
-            self.0.proofs.add(Arc::downgrade(&self.0));
-        }
+        self.0.look();
     }
 
     /// Takes note that something was read.
@@ -238,13 +261,21 @@ impl Line {
 }
 
 impl Inner {
+    fn written(&self, answer: &mut Answer) {
+        let overtaken = self.look.has_sent();
+        answer.stage = Stage::Written { overtaken };
+        answer.call.see(Observation::Written);
+    }
+
     fn look(&self) -> Proved {
         let mut newest = locked(&self.newest);
         let Some(answer) = newest.as_mut() else {
             return Proved::Over;
         };
-        if !matches!(answer.stage, Stage::Written { .. }) {
-            return Proved::Over;
+        match answer.stage {
+            Stage::Written { .. } => {}
+            Stage::Begun | Stage::Ended => return Proved::NotYet,
+            Stage::Proved => return Proved::Over,
         }
         match self.look.untaken() {
             Some(0) => {

@@ -122,7 +122,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        let Self { stream, line, .. } = &mut *self;
+        let write = || Pin::new(stream).poll_write(context, bytes);
+        let written = line.written_by(bytes.len(), write);
         self.noted(written)
     }
 
@@ -131,7 +133,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        let Self { stream, line, .. } = &mut *self;
+        let offered = pieces.iter().map(|piece| piece.len()).sum();
+        let write = || Pin::new(stream).poll_write_vectored(context, pieces);
+        let written = line.written_by(offered, write);
         self.noted(written)
     }
 

@@ -9,15 +9,23 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use semel::core::identity::{Exchange, Observation};
+use semel_testkit::certificates::Authority;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio_rustls::TlsConnector;
 
 use super::{Line, Proofs, Witness};
+use crate::config::Tls;
 use crate::connection::{Connection, serve};
 use crate::replies::Replies;
 use crate::socket::Socket;
+use crate::tls::Encryption;
 
 /// Longer than anything here takes: what does not come by then does not come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -88,6 +96,10 @@ async fn answer(
 }
 
 async fn service(size: usize) -> Service {
+    encrypted(size, None).await
+}
+
+async fn encrypted(size: usize, encryption: Option<Encryption>) -> Service {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("it has one");
     let seen = Seen(Arc::new(watch::Sender::new(vec![])));
@@ -100,7 +112,7 @@ async fn service(size: usize) -> Service {
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let connection = Connection {
-                acceptor: None,
+                acceptor: encryption.as_ref().map(Encryption::acceptor),
                 router: router.clone(),
                 replies: Replies::new(false),
                 head: PATIENCE,
@@ -265,4 +277,48 @@ async fn what_was_sent_ahead_proves_nothing() {
     drop(caller);
     let seen = service.seen.until(0, Exchange::Lost).await;
     assert_eq!(seen, [Observation::NotWritten]);
+}
+
+#[tokio::test]
+async fn an_encrypted_answer_is_proved_and_taken_back_the_same_way() {
+    let authority = Authority::new("ours");
+    let vouched = authority.vouch("server", "DNS:localhost");
+    let files = Tls {
+        cert: vouched.certificate.clone(),
+        key: vouched.key.clone(),
+    };
+    let encryption = Encryption::new(&files).expect("the files are right");
+    let service = encrypted(7, Some(encryption)).await;
+    let mut roots = RootCertStore::empty();
+    let root = CertificateDer::from_pem_file(authority.certificate()).expect("it can be read");
+    roots.add(root).expect("it is one");
+    let trust = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("there are some")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = TlsConnector::from(Arc::new(trust));
+    for (number, reads) in [true, false].into_iter().enumerate() {
+        let stream = TcpStream::connect(service.address)
+            .await
+            .expect("it listens");
+        let name = ServerName::try_from("localhost").expect("it is a name");
+        let mut caller = connector.connect(name, stream).await.expect("it trusts");
+        let sent = caller.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        sent.expect("it is sent");
+        caller.flush().await.expect("it is sent");
+        if reads {
+            let mut text = vec![];
+            while !text.ends_with(b"xxxxxxx") {
+                text.push(caller.read_u8().await.expect("there is more"));
+            }
+        }
+        let seen = service.seen.until(number, Exchange::Delivered).await;
+        assert_eq!(seen, [Observation::Written, Observation::Acknowledged]);
+        drop(caller);
+        if !reads {
+            let seen = service.seen.until(number, Exchange::Lost).await;
+            assert_eq!(seen.last(), Some(&Observation::Reset));
+        }
+    }
 }

@@ -33,6 +33,8 @@ pub(super) struct Seen {
     pub(super) id: String,
     pub(super) principal: Option<String>,
     pub(super) seen: Vec<Observation>,
+    /// How many calls before it were not known to be delivered when it was judged.
+    pub(super) unproved: usize,
     pub(super) is_answered: bool,
     pub(super) has_left: bool,
 }
@@ -100,7 +102,11 @@ impl Desk for FakeDesk {
         let mut number = 0;
         self.0.send_modify(|all| {
             number = all.len();
+            let is_delivered =
+                |call: &&Seen| Exchange::of(call.seen.iter().copied()) == Exchange::Delivered;
+            let unproved = number - all.iter().filter(is_delivered).count();
             all.push(Seen {
+                unproved,
                 id: request.id().unwrap_or_default().to_owned(),
                 principal: asked.principal.clone(),
                 ..Seen::default()

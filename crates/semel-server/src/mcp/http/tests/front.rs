@@ -103,17 +103,26 @@ async fn a_call_is_taken_and_its_receipt_is_proved() {
     assert_eq!(call.principal, None);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_answer_before_is_proved_when_the_next_call_is_judged() {
     let (gate, _peer) = gate(|_| Act::Say(json("", ANSWER))).await;
-    for number in 0..10 {
-        // Each on a connection of its own, or on the one before.
-        let client = gate.client();
+    for number in 0..50 {
+        let mut stream = TcpStream::connect(gate.address).await.expect("it listens");
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            CALL.len()
+        );
+        // Two on each connection; the peer acknowledges what it reads no later than it says or closes anything.
         for half in 0..2 {
-            let got = client.post(&[], CALL).await;
-            assert_eq!(got.text().await, ANSWER);
+            let sent = stream.write_all(format!("{head}{CALL}").as_bytes()).await;
+            sent.expect("it is sent");
+            let mut text = vec![];
+            while !text.ends_with(ANSWER.as_bytes()) {
+                text.push(stream.read_u8().await.expect("there is more"));
+            }
             let number = number * 2 + half;
-            gate.desk.ended(number, Exchange::Delivered).await;
+            let calls = gate.desk.until(|calls| calls.len() > number).await;
+            assert_eq!(calls[number].unproved, 0, "{calls:?}");
         }
     }
 }
