@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 
-use super::{Line, Proofs, Witness};
+use super::{Line, Proofs, Watched, Witness};
 use crate::config::Tls;
 use crate::connection::{Connection, serve};
 use crate::replies::Replies;
@@ -320,5 +320,45 @@ async fn an_encrypted_answer_is_proved_and_taken_back_the_same_way() {
             let seen = service.seen.until(number, Exchange::Lost).await;
             assert_eq!(seen.last(), Some(&Observation::Reset));
         }
+    }
+}
+
+/// A line of a connection whose system does not say what the peer took.
+fn unsaid() -> (Line, Seen) {
+    let (ours, _) = std::os::unix::net::UnixStream::pair().expect("there are sockets");
+    ours.set_nonblocking(true).expect("it can be");
+    let ours = tokio::net::UnixStream::from_std(ours).expect("it can be");
+    let gone = crate::socket::Shared::new(Socket::Unix(ours)).look();
+    let seen = Seen(Arc::new(watch::Sender::new(vec![])));
+    (Proofs::default().line(gone, false), seen)
+}
+
+#[tokio::test]
+async fn where_nobody_says_what_was_taken_going_on_proves_it_and_closing_does_not() {
+    for (goes_on, last, exchange) in [
+        (true, Observation::WentOn, Exchange::Delivered),
+        (
+            false,
+            Observation::Closed,
+            Exchange::Written { closed: true },
+        ),
+    ] {
+        let (line, seen) = unsaid();
+        let (ours, mut theirs) = tokio::io::duplex(64);
+        let mut stream = Watched::new(ours, line.clone());
+        let body = line.watched(Body::from("answer"), seen.begin());
+        let bytes = axum::body::to_bytes(body, 64).await.expect("it is whole");
+        assert_eq!(seen.of(0), []);
+        stream.write_all(&bytes).await.expect("there is room");
+        stream.flush().await.expect("it is written");
+        assert_eq!(seen.of(0), [Observation::Written]);
+        if goes_on {
+            theirs.write_all(b"more").await.expect("there is room");
+        } else {
+            drop(theirs);
+        }
+        stream.read(&mut [0; 8]).await.expect("it can be read");
+        assert_eq!(seen.of(0), [Observation::Written, last]);
+        assert_eq!(Exchange::of(seen.of(0)), exchange);
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Answering {
     /// What comes on the way.
     pub(super) asides: mpsc::Receiver<Message>,
     pub(super) last: Last,
+    /// Whether the answer comes as an event, too, to those who take events: servers of the older protocol do so.
+    pub(super) prefers_events: bool,
     /// Restores what was changed on the way to the server, and is told when nobody wants the answer any more.
     pub(super) own: Box<dyn Own>,
     /// Its place among those that wait, where there is one.
@@ -98,7 +100,7 @@ impl Answering {
             }
         };
         match first {
-            Next::Last(answered) if !(accepts.events && is_events(&answered.headers.0)) => {
+            Next::Last(answered) if !self.is_event(accepts, &answered) => {
                 let status = answered.status;
                 let status = status.unwrap_or_else(|| self.own.status(&answered.message));
                 let body = Body::from(answered.message.bytes().clone());
@@ -119,6 +121,14 @@ impl Answering {
                 response
             }
         }
+    }
+
+    fn is_event(&self, accepts: Accepts, answered: &Answered) -> bool {
+        let is_plain = answered
+            .status
+            .is_none_or(|status| status == StatusCode::OK);
+        let is_wanted = self.prefers_events || is_events(&answered.headers.0);
+        accepts.events && is_plain && is_wanted
     }
 
     /// Makes events of what comes, up to the answer.

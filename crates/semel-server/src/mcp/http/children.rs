@@ -8,23 +8,18 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use semel::core::identity::Observation;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::answering::{self, Answering, Last, Own};
-use super::calls::Calls;
-use super::desk::{Answered, Asked, Call, Desk};
+use super::answering;
+use super::desk::Desk;
 use super::front::{By, Came, Front, Refused};
-use super::headers::{self, Learned, SESSION, VERSION};
-use super::relay::Unchanged;
-use super::renamed::{Names, Renamed};
-use super::routes::{Routes, Streams, UNREAD_MAX};
+use super::headers::{self, SESSION, VERSION};
+use super::routes::UNREAD_MAX;
+use super::visit::Visit;
 use super::{cancelled, locked};
-use crate::mcp::edit;
 use crate::mcp::message::{Kind, Message};
-use crate::mcp::upstream::{Headers, Lost, Pending, Upstream};
-use crate::proof::Witness;
+use crate::mcp::upstream::{Pending, Upstream};
 
 /// The newest version of the protocol that has sessions; versions are dates.
 const LAST_WITH_SESSIONS: &str = "2025-11-25";
@@ -72,29 +67,6 @@ pub(crate) struct Children<D: Desk> {
 /// Sessions by their names.
 type ByName<D> = Arc<Mutex<HashMap<String, Arc<Visit<D>>>>>;
 
-/// A child process and whoever it was started for.
-#[derive(Debug)]
-struct Visit<D: Desk> {
-    /// Names the session; empty for the one without.
-    id: String,
-    principal: Option<String>,
-    server: Arc<dyn Server>,
-    session: Arc<D::Session>,
-    routes: Arc<Routes>,
-    calls: Calls,
-    names: Names,
-    known: Mutex<Known>,
-    /// The arguments of its tools that headers repeat.
-    mirrors: Learned,
-}
-
-#[derive(Debug)]
-struct Known {
-    used: Instant,
-    /// The version that was agreed on.
-    version: Option<String>,
-}
-
 impl<D: Desk> Children<D> {
     pub(crate) fn new(start: Box<dyn Start>, limits: Visits) -> Self {
         Self {
@@ -140,8 +112,7 @@ impl<D: Desk> Children<D> {
             return self.open(front, came).await;
         }
         let visit = self.visit(&came.by).map_err(|refusal| refusal.about(id))?;
-        let agreed = locked(&visit.known).version.clone();
-        if version.is_some() && version != agreed.as_deref() {
+        if version.is_some() && version != visit.version().as_deref() {
             let why = "the header mcp-protocol-version is not what was agreed on";
             return Err(Refused::new(StatusCode::BAD_REQUEST, id, -32600, why));
         }
@@ -257,28 +228,14 @@ impl<D: Desk> Children<D> {
         // Nobody learns of another one's session.
         let visit = visit.filter(|visit| visit.principal == by.principal);
         let visit = visit.ok_or(NoVisit::Unknown)?;
-        locked(&visit.known).used = Instant::now();
+        visit.is_used();
         Ok(Arc::clone(visit))
     }
 
     fn started(&self, front: &Front<D>, id: String, principal: Option<String>) -> Arc<Visit<D>> {
         let (sender, messages) = mpsc::channel(UNREAD_MAX);
         let server = self.start.start(sender.clone());
-        let upstream: Arc<dyn Upstream> = Arc::<dyn Server>::clone(&server);
-        let visit = Arc::new(Visit {
-            session: Arc::new(front.desk.session(upstream, sender.clone())),
-            routes: Arc::new(Routes::new(sender, !id.is_empty())),
-            id,
-            principal,
-            server,
-            calls: Calls::default(),
-            names: Names::default(),
-            known: Mutex::new(Known {
-                used: Instant::now(),
-                version: None,
-            }),
-            mirrors: Learned::default(),
-        });
+        let visit = Arc::new(Visit::new(&*front.desk, id, principal, server, sender));
         let visits = Arc::clone(&self.visits);
         tokio::spawn(lead(messages, Arc::clone(&visit), visits, self.limits.idle));
         visit
@@ -303,7 +260,7 @@ async fn lead<D: Desk>(
     let is_session = !visit.id.is_empty();
     drop(visit);
     loop {
-        let Some(due) = weak.upgrade().map(|visit| locked(&visit.known).used + idle) else {
+        let Some(due) = weak.upgrade().map(|visit| visit.unused_at(idle)) else {
             return;
         };
         tokio::select! {
@@ -314,8 +271,8 @@ async fn lead<D: Desk>(
             () = sleep_until(due), if is_session => {
                 let Some(visit) = weak.upgrade() else { return };
                 if routes.is_used() {
-                    locked(&visit.known).used = Instant::now();
-                } else if visit.is_unused_for(idle) {
+                    visit.is_used();
+                } else if visit.unused_at(idle) <= Instant::now() {
                     locked(&visits).remove(&visit.id);
                     visit.server.end().await;
                     return;
@@ -366,158 +323,5 @@ impl NoVisit {
             ),
         };
         Refused::new(status, id, -32600, why)
-    }
-}
-
-impl<D: Desk> Visit<D> {
-    fn is_unused_for(&self, idle: Duration) -> bool {
-        locked(&self.known).used + idle <= Instant::now()
-    }
-
-    /// Passes a handshake on and waits for its answer. What comes before it waits for the client to listen.
-    async fn answer(&self, initialize: &Message) -> Result<Message, Refused> {
-        let mut streams = self.entered(initialize)?;
-        let sent = self.server.tell(initialize, &Headers::default()).await;
-        sent.map_err(|lost| lost_server(initialize.id(), &lost))?;
-        let answer = (&mut streams.last).await;
-        while let Ok(aside) = streams.asides.try_recv() {
-            self.routes.say(aside);
-        }
-        answer.map_err(|_| lost_server(initialize.id(), &Lost("the server is gone".to_owned())))
-    }
-
-    /// Takes note of what a handshake led to.
-    fn agreed(&self, answer: &Message) {
-        let result = answer.outcome().unwrap_or_default();
-        locked(&self.known).version = edit::text(result, &["protocolVersion"]);
-    }
-
-    /// Answers a request.
-    async fn ask(&self, front: &Front<D>, came: Came) -> Result<Response, Refused> {
-        let Came { message, by } = came;
-        let (id, streams) = (
-            message.id().unwrap_or("null").to_owned(),
-            self.entered(&message)?,
-        );
-        let own = Box::new(Unchanged);
-        let answering = self.answering(front, message, &by, streams, (id, own));
-        Ok(answering.await?.response(by.accepts, by.line).await)
-    }
-
-    /// Answers a request of a client that shares the child with others: it goes by another name.
-    async fn ask_renamed(&self, front: &Front<D>, came: Came) -> Result<Response, Refused> {
-        let Came { message, by } = came;
-        let id = message.id().unwrap_or("null").to_owned();
-        let renamed = Renamed::new(&self.names, &message);
-        let (message, mut own) = renamed.map_err(Refused::from)?;
-        if message.method() == Some("tools/list") {
-            own.learns(&self.mirrors);
-        }
-        if !front.desk.takes(&message) {
-            // Of a call in hand the gateway decides whether it is given up.
-            own.cancels(&self.server);
-        }
-        let streams = self.entered(&message)?;
-        let answering = self.answering(front, message, &by, streams, (id, Box::new(own)));
-        Ok(answering.await?.response(by.accepts, by.line).await)
-    }
-
-    fn entered(&self, message: &Message) -> Result<Streams, Refused> {
-        self.routes.enter(message).ok_or_else(|| {
-            let why = "another request with this id is under way";
-            Refused::new(StatusCode::BAD_REQUEST, message.id(), -32600, why)
-        })
-    }
-
-    /// Hands a request to the gateway, or passes it on.
-    async fn answering(
-        &self,
-        front: &Front<D>,
-        message: Message,
-        by: &By,
-        streams: Streams,
-        (id, own): (String, Box<dyn Own>),
-    ) -> Result<Answering, Refused> {
-        let Streams {
-            sender,
-            asides,
-            last,
-            waits,
-        } = streams;
-        let last = if front.desk.takes(&message) {
-            let asked = Asked {
-                headers: Headers(by.headers.clone()),
-                principal: by.principal.clone(),
-                asides: Some(sender),
-            };
-            // Whoever got an answer by now is known to have it.
-            front.proofs.look();
-            let call = front.desk.take(&self.session, message, asked);
-            self.calls.enter(String::new(), id.clone(), &call);
-            let routes = Arc::clone(&self.routes);
-            Last::Call(Arc::new(Settled { call, routes }))
-        } else {
-            front.desk.overhear(&self.session, &message);
-            let sent = self.server.tell(&message, &Headers::default()).await;
-            sent.map_err(|lost| lost_server(Some(&id), &lost))?;
-            Last::Server(last)
-        };
-        Ok(Answering {
-            id,
-            asides,
-            last,
-            own,
-            waits: Some(waits),
-        })
-    }
-
-    /// Passes on what has no answer.
-    async fn tell(&self, front: &Front<D>, came: Came) -> Result<Response, Refused> {
-        let message = came.message;
-        if let Some(id) = cancelled(&message)
-            && let Some(call) = self.calls.find("", &id)
-        {
-            call.see(Observation::Cancelled);
-            if !call.forwards_cancel() {
-                return Ok(StatusCode::ACCEPTED.into_response());
-            }
-        }
-        if front.desk.overhear(&self.session, &message) {
-            return Ok(StatusCode::ACCEPTED.into_response());
-        }
-        let told = self.server.tell(&message, &Headers::default()).await;
-        told.map_err(|lost| lost_server(None, &lost))?;
-        Ok(StatusCode::ACCEPTED.into_response())
-    }
-}
-
-/// Says that the child gives no answer.
-fn lost_server(id: Option<&str>, lost: &Lost) -> Refused {
-    Refused::new(StatusCode::BAD_GATEWAY, id, -32603, &lost.0)
-}
-
-/// A call whose answer comes after everything that the child said before it.
-struct Settled {
-    call: Arc<dyn Call>,
-    routes: Arc<Routes>,
-}
-
-impl Witness for Settled {
-    fn see(&self, seen: Observation) {
-        self.call.see(seen);
-    }
-}
-
-impl Call for Settled {
-    fn answer(&self) -> Pending<'_, Answered> {
-        Box::pin(async move {
-            let answered = self.call.answer().await;
-            self.routes.settled().await;
-            answered
-        })
-    }
-
-    fn forwards_cancel(&self) -> bool {
-        self.call.forwards_cancel()
     }
 }

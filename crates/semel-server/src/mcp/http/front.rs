@@ -174,7 +174,11 @@ impl<D: Desk> Front<D> {
     }
 
     async fn handle(State(front): State<Arc<Self>>, request: Request) -> Response {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        if is_own_origin(&parts.headers) {
+            // Its host is checked, and that is all that there is to say about it.
+            parts.headers.remove(header::ORIGIN);
+        }
         let meant = framed_clearly(&parts.headers)
             .and_then(|()| meant_for_us(&front.config, &parts.uri, &parts.headers));
         let origin = match meant {
@@ -281,6 +285,15 @@ impl<D: Desk> Front<D> {
         let mut received = read(body, &self.bodies, MESSAGE_MAX, patience).await?;
         Ok(std::mem::take(&mut received.bytes).into())
     }
+}
+
+/// Says whether a request comes from a page of the very host that it is for.
+fn is_own_origin(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let origin = text(header::ORIGIN).and_then(|origin| origin.split_once("://"));
+    origin.is_some_and(|(scheme, host)| {
+        matches!(scheme, "http" | "https") && text(header::HOST) == Some(host)
+    })
 }
 
 /// Tells a browser what pages of a trusted origin may ask.

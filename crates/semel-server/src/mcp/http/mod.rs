@@ -17,6 +17,7 @@ mod routes;
 #[cfg(test)]
 mod tests;
 pub(super) mod upstream;
+mod visit;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

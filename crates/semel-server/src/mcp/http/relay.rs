@@ -122,6 +122,7 @@ impl<D: Desk> Relay<D> {
             id,
             asides,
             last: Last::Call(call),
+            prefers_events: false,
             own: Box::new(Unchanged),
             waits: None,
         };

@@ -245,13 +245,19 @@ async fn what_is_no_message_is_refused() {
         assert!(text.contains(&format!("\"code\":{code}")), "{text}");
     }
     for with in [
-        [("host", "evil.example")],
-        [("origin", "https://evil.example")],
+        vec![("host", "evil.example")],
+        vec![("origin", "https://evil.example")],
+        vec![("host", "evil.example"), ("origin", "http://evil.example")],
+        vec![("origin", "http://localhost:1")],
+        vec![("origin", "null")],
     ] {
         let got = client.post(&with, CALL).await;
-        assert_eq!(got.status, 403);
+        assert_eq!(got.status, 403, "{with:?}");
     }
     assert_eq!(peer.rest().len(), 0);
+    let got = client.post(&[("origin", "http://localhost")], CALL).await;
+    assert_eq!(got.status, 200);
+    assert_eq!(peer.next().await.header("origin"), None);
 }
 
 #[tokio::test]

@@ -42,11 +42,11 @@ async fn a_session_has_a_child_until_it_is_ended() {
     for name in [&one, &two] {
         let with = [("mcp-session-id", name.as_str())];
         let got = client.post(&with, PING).await;
-        assert_eq!(got.header("content-type"), Some("application/json"));
-        assert_eq!(
-            got.text().await,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"n":1e999}}"#
-        );
+        assert_eq!(got.header("content-type"), Some("text/event-stream"));
+        let text = got.text().await;
+        let data = text.lines().find_map(|line| line.strip_prefix("data: "));
+        let expected = r#"{"jsonrpc":"2.0","id":1,"result":{"n":1e999}}"#;
+        assert_eq!(data, Some(expected));
         let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         assert_eq!(status(client.post(&with, ready).await).await, 202);
     }
