@@ -8,9 +8,6 @@ pub(crate) struct OwnTool {
     pub(crate) listed: &'static str,
 }
 
-/// What is added to the arguments of a tool that asks before it repeats itself.
-pub(crate) const REPEAT_SCHEMA: &str = r#"{"type":"string","description":"Only after semel asked: the key that it named, to do the same once more."}"#;
-
 pub(crate) const STATUS: &str = "semel_status";
 pub(crate) const LIST: &str = "semel_list";
 pub(crate) const RESOLVE: &str = "semel_resolve";

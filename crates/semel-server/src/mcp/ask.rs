@@ -12,6 +12,7 @@ use semel::{Key, Label};
 use super::edit::{self, EditError};
 use super::message::{Malformed, Message, quoted};
 use super::policy::{MetaPath, ToolPolicy, UpstreamPolicy};
+use super::seal::{Purpose, Seal};
 
 /// The member of `_meta` with the caller's own key.
 pub(crate) const KEY: &str = "dev.semel/key";
@@ -252,11 +253,19 @@ impl Ask {
         request: &Message,
         pin: Option<(&Pointer, &str)>,
     ) -> Result<Message, Unforwardable> {
-        let path = ["arguments", REPEAT_ARGUMENT];
-        let mut params = match edit::get(&self.params, &path) {
-            Some(_) => Some(edit::remove(&self.params, &path)?.into_owned()),
-            None => None,
+        let mut params: Option<String> = None;
+        let mut without = |path: &[&str]| {
+            let current = params.as_deref().unwrap_or(&self.params);
+            if let Cow::Owned(rest) = edit::remove(current, path)? {
+                params = Some(rest);
+            }
+            Ok::<_, EditError>(())
         };
+        without(&["arguments", REPEAT_ARGUMENT])?;
+        if self.answers_gateway() {
+            without(&["requestState"])?;
+            without(&["inputResponses"])?;
+        }
         if let Some((pointer, value)) = pin {
             let mut path = vec!["arguments"];
             path.extend(pointer.tokens().iter().map(String::as_str));
@@ -267,6 +276,13 @@ impl Ask {
             Some(params) => Ok(request.with_params(&params)?),
             None => Ok(request.clone()),
         }
+    }
+
+    /// Says whether the call brings what a person said to the gateway's own question: its server knows
+    /// nothing of that.
+    fn answers_gateway(&self) -> bool {
+        let state = self.request_state.as_deref();
+        state.is_some_and(|state| Seal::is_for(state, Purpose::Question))
     }
 
     /// Finds the caller's own key: in `_meta`, beside the arguments, or in a header.

@@ -89,8 +89,8 @@ async fn tools(server: &dyn Upstream) -> Result<Vec<Listed>, String> {
         if *greeted.kind() != Kind::Result {
             return Err(refused("initialize", &greeted));
         }
-        let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        let ready = Message::read(ready).map_err(|error| error.to_string())?;
+        let ready = Message::notification("notifications/initialized", "{}")
+            .map_err(|error| error.to_string())?;
         let told = server.tell(&ready, &Headers::default()).await;
         told.map_err(|lost| lost.to_string())?;
     }
@@ -127,8 +127,8 @@ async fn ask(
         "\"semel-{method}-{}\"",
         params.get("cursor").map_or(0, |it| it.to_string().len())
     );
-    let request = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-    let request = Message::read(request).map_err(|error| error.to_string())?;
+    let request =
+        Message::request(&id, method, &params.to_string()).map_err(|error| error.to_string())?;
     let asking = async {
         let headers = Headers::default();
         let replies = server.request(&request, &headers).await;

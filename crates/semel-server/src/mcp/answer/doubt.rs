@@ -1,11 +1,9 @@
 //! What is said of doubts: what is known, and how to end them.
 
-use std::time::Duration;
-
 use semel::Key;
 
 use super::receipt::{Known, Outcome, Problem, receipt};
-use super::{ResolveBy, To, own, seconds, shell_quoted};
+use super::{ResolveBy, To, own, shell_quoted};
 use crate::mcp::message::{Message, quoted};
 
 /// Says that nobody knows whether this call took effect: the server was lost under way.
@@ -59,21 +57,4 @@ fn how_to_resolve(to: &To<'_>, key: &Key) -> String {
             )
         }
     }
-}
-
-/// Says that a doubt is being looked into.
-pub(crate) fn held(to: &To<'_>, known: &Known<'_>, retry_after: Duration) -> Message {
-    let (tool, pause) = (to.tool, seconds(retry_after));
-    let hint = format!("Call it again with the same arguments in {pause} s.");
-    let text = format!(
-        "semel: nothing was done now. Whether an earlier call of `{tool}` took effect is being looked up. \
-         {hint}"
-    );
-    let problem = Problem::new("in_doubt", hint);
-    own(
-        to,
-        &text,
-        &[],
-        &receipt(known, Outcome::Held, Some((problem, &text))),
-    )
 }

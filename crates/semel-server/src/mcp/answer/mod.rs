@@ -11,19 +11,16 @@ mod question;
 mod receipt;
 mod refusal;
 
-use std::time::Duration;
-
 use semel::Key;
 use serde_json::json;
 
 pub(crate) use self::again::{answered, challenged, replay, unstored};
-pub(crate) use self::doubt::{held, in_doubt, lost};
+pub(crate) use self::doubt::{in_doubt, lost};
 pub(crate) use self::plan::{Plan, plan_mismatch, plan_required, preview};
 pub(crate) use self::question::{Said, asked, question, said, said_in};
 pub(crate) use self::receipt::{Known, Outcome};
 pub(crate) use self::refusal::{
-    breaker_open, conflict, dead, expired, in_progress, malformed, not_begun, not_done, refused,
-    store_unavailable,
+    expired, in_progress, malformed, not_begun, not_done, refused, store_unavailable,
 };
 
 use super::ask::{Era, REPEAT_ARGUMENT};
@@ -108,14 +105,4 @@ fn sent(to: &To<'_>, made: Result<Message, Malformed>) -> Message {
         let made = Message::error(Some(to.id), &error.to_string());
         made.expect("an id that was read and our own text")
     })
-}
-
-/// Gives whole seconds to wait, at least one.
-fn seconds(pause: Duration) -> u64 {
-    pause
-        .as_millis()
-        .div_ceil(1_000)
-        .max(1)
-        .try_into()
-        .unwrap_or(u64::MAX)
 }

@@ -19,8 +19,6 @@ pub(crate) enum Outcome {
     Joined,
     /// Nobody knows whether it, or an earlier one, took effect.
     InDoubt,
-    /// It waits until a doubt is looked into.
-    Held,
     /// It was asked about.
     Challenged,
     /// An earlier one has not ended.
@@ -43,7 +41,6 @@ impl Outcome {
             Self::Replayed => "replayed",
             Self::Joined => "joined",
             Self::InDoubt => "in_doubt",
-            Self::Held => "held",
             Self::Challenged => "challenged",
             Self::InProgress => "in_progress",
             Self::Conflict => "conflict",

@@ -1,13 +1,11 @@
 //! What is said when nothing is done.
 
-use std::time::Duration;
-
 use semel::Key;
 use semel::core::identity::{Call, ClientText, Identity};
 use serde_json::json;
 
 use super::receipt::{Known, Outcome, Problem, receipt};
-use super::{To, error, how_to_repeat, own, seconds, shell_quoted};
+use super::{To, error, how_to_repeat, own, shell_quoted};
 use crate::mcp::ask::Refused;
 use crate::mcp::message::{Malformed, Message, quoted};
 
@@ -64,7 +62,7 @@ pub(crate) fn in_progress(to: &To<'_>, of: &Identity, explicit: Option<&str>) ->
 
 /// Says that a key belongs to a call with other arguments. `key` is the caller's own, where it gave
 /// one; else the call was recognised by what names its business, or by its harness.
-pub(crate) fn conflict(to: &To<'_>, key: Option<&str>) -> Message {
+fn conflict(to: &To<'_>, key: Option<&str>) -> Message {
     if let Some(key) = key {
         let data = json!({"type": "idempotency_key_conflict", "idempotencyKey": key});
         let message =
@@ -100,24 +98,13 @@ pub(crate) fn expired(to: &To<'_>, key: &Key, call: &Call) -> Message {
 }
 
 /// Says that an operation was given up.
-pub(crate) fn dead(to: &To<'_>, key: &Key) -> Message {
+fn dead(to: &To<'_>, key: &Key) -> Message {
     let (tool, key) = (to.tool, shell_quoted(key.as_str()));
     let hint = format!("Mend the cause, then `semel retry {key}`, and call again.");
     let text = format!(
         "semel: nothing was done now. The same call of `{tool}` was given up, and did not take effect. {hint}"
     );
     refusal(to, &text, Outcome::Refused, Problem::new("dead", hint))
-}
-
-/// Says that calls are stopped for a while.
-pub(crate) fn breaker_open(to: &To<'_>, retry_after: Duration) -> Message {
-    let (tool, pause) = (to.tool, seconds(retry_after));
-    let hint = format!("Call it again in {pause} s.");
-    let text = format!(
-        "semel: nothing was done now. Calls of `{tool}` are stopped for a while, as too many failed. {hint}"
-    );
-    let problem = Problem::new("breaker_open", hint).retryable();
-    refusal(to, &text, Outcome::Refused, problem)
 }
 
 /// Says that the ledger does not work, without which nothing is done.

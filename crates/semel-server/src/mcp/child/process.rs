@@ -100,12 +100,7 @@ impl Process {
 
     /// Writes a message as one line.
     pub(super) async fn write(&mut self, message: &Message) -> Result<(), Unsent> {
-        let mut line = Vec::with_capacity(message.bytes().len() + 1);
-        // A line is one message: what was spread over several lines is the same JSON without them.
-        line.extend(message.bytes().iter().map(|byte| match byte {
-            b'\n' | b'\r' => b' ',
-            other => *other,
-        }));
+        let mut line = message.line().to_vec();
         line.push(b'\n');
         let mut written = 0;
         let writing = async {
@@ -152,7 +147,7 @@ impl Process {
                 && ended.borrow().is_none()
             {
                 // It may have ended just now.
-                drop(rustix::process::kill_process(pid, signal));
+                let _gone = rustix::process::kill_process(pid, signal);
             }
             let over = tokio::time::timeout(TERM_PATIENCE, ended.wait_for(Option::is_some));
             if over.await.is_ok() {

@@ -1,10 +1,9 @@
 //! The list of a server's tools: learned from, and changed only where that is configured.
 
 use super::super::admin;
-use super::super::ask::REPEAT_ARGUMENT;
 use super::super::edit::{self, EditError};
 use super::super::http::desk::{Answered, Asked};
-use super::super::listed::Listed;
+use super::super::listed::{Listed, with_repeat_argument};
 use super::super::message::{Kind, Message};
 use super::super::say;
 use super::super::upstream::Reply;
@@ -57,8 +56,9 @@ impl Gateway {
             }
         }
         match self.extended(result) {
-            Ok(Some(result)) => message.with_outcome(&result).unwrap_or(message),
-            Ok(None) => message,
+            // To the last byte as it came, where nothing was added.
+            Ok(extended) if extended == result => message,
+            Ok(extended) => message.with_outcome(&extended).unwrap_or(message),
             Err(error) => {
                 tracing::warn!(%error, "the list of tools cannot be changed");
                 message
@@ -66,30 +66,13 @@ impl Gateway {
         }
     }
 
-    /// Adds the argument that asks for a second effect, and the gateway's own tools on the last page.
-    fn extended(&self, result: &str) -> Result<Option<String>, EditError> {
-        let mut extended = None;
-        let tools = edit::get(result, &["tools"]).and_then(edit::items);
-        for (index, tool) in tools.unwrap_or_default().into_iter().enumerate() {
-            let name = edit::text(tool, &["name"]).unwrap_or_default();
-            if !self.about.policy.tool(&name).challenge {
-                continue;
-            }
-            let index = index.to_string();
-            let path = [
-                "tools",
-                &index,
-                "inputSchema",
-                "properties",
-                REPEAT_ARGUMENT,
-            ];
-            let current = extended.as_deref().unwrap_or(result);
-            extended = Some(edit::set(current, &path, admin::REPEAT_SCHEMA)?);
-        }
+    /// Adds what is configured: the argument that asks for a second effect, and on the last page the
+    /// gateway's own tools.
+    fn extended(&self, result: &str) -> Result<String, EditError> {
+        let mut extended = with_repeat_argument(result, &self.about.policy);
         if self.about.admin_tools && edit::get(result, &["nextCursor"]).is_none() {
             for tool in admin::TOOLS {
-                let current = extended.as_deref().unwrap_or(result);
-                extended = Some(edit::push(current, &["tools"], tool.listed)?);
+                extended = edit::push(&extended, &["tools"], tool.listed)?;
             }
         }
         Ok(extended)

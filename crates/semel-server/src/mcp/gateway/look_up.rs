@@ -109,9 +109,7 @@ impl Gateway {
             }
         }
         let id = self.own_id();
-        let message =
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
-        Message::read(message).map_err(|error| error.to_string())
+        Message::request(&id, "tools/call", &params).map_err(|error| error.to_string())
     }
 
     fn has_output_schema(&self, call: &Call<'_>) -> bool {

@@ -24,6 +24,7 @@ use super::listed::Listed;
 use super::message::{Kind, Message};
 use super::policy::{Cancel, UpstreamPolicy};
 use super::say;
+use super::seal::Seal;
 use super::upstream::{Pending, Refusal, Upstream};
 use crate::proof::Witness;
 
@@ -61,8 +62,8 @@ pub(crate) struct Gateway {
     /// What the server said of its tools.
     listed: Mutex<BTreeMap<String, Listed>>,
     own_requests: AtomicU64,
-    /// What plans are signed with; one that was made before a restart is none.
-    secret: [u8; 32],
+    /// What plans and questions are sealed with; those from before a restart are not known again.
+    seal: Seal,
 }
 
 /// One client's way to the server.
@@ -232,7 +233,7 @@ impl Gateway {
             about,
             listed: Mutex::default(),
             own_requests: AtomicU64::new(1),
-            secret,
+            seal: Seal::new(secret),
         })
     }
 

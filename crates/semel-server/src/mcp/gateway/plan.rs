@@ -3,21 +3,17 @@
 use std::time::Duration;
 
 use semel::Preview as Foreseen;
-use semel::Timestamp;
 use semel::core::identity::{Identity, Relation};
 use semel::door::{Preview, Previewed};
-use subtle::ConstantTimeEq as _;
 
 use super::super::answer::{self, Plan};
 use super::super::message::Message;
+use super::super::seal::Purpose;
 use super::Gateway;
 use super::call::Call;
-use crate::notify::hmac;
 
 /// How long a plan can be used.
 const PLAN_FOR: Duration = Duration::from_secs(15 * 60);
-
-const PREFIX: &str = "semel-plan-";
 
 impl Gateway {
     /// Says what a call would do, and writes nothing.
@@ -30,7 +26,9 @@ impl Gateway {
         };
         let would = would(&identity, &preview);
         let until = self.engine.store().now().plus(PLAN_FOR);
-        let token = self.plan_token(call, until);
+        let about = about(call);
+        let about = about.each_ref().map(String::as_str);
+        let token = self.seal.issue(Purpose::Plan, &about, until);
         answer::preview(
             &to,
             &Plan {
@@ -54,36 +52,18 @@ impl Gateway {
                 Ok(())
             };
         };
-        let until = plan
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.split_once('-'))
-            .and_then(|(until, _)| until.parse().ok())
-            .map(Timestamp);
-        let Some(until) = until else {
-            return Err(answer::plan_mismatch(
-                &to,
-                "it is not one of this gateway's",
-            ));
-        };
-        let expected = self.plan_token(call, until);
-        if !bool::from(expected.as_bytes().ct_eq(plan.as_bytes())) {
-            let why = "it was made for other arguments, for somebody else, or before a restart";
-            return Err(answer::plan_mismatch(&to, why));
-        }
-        if until < self.engine.store().now() {
-            return Err(answer::plan_mismatch(&to, "its time is over"));
-        }
-        Ok(())
+        let about = about(call);
+        let about = about.each_ref().map(String::as_str);
+        let now = self.engine.store().now();
+        let checked = self.seal.check(plan, Purpose::Plan, &about, now);
+        checked.map_err(|broken| answer::plan_mismatch(&to, &broken.to_string()))
     }
+}
 
-    /// Makes the plan of a call: bound to what is asked, who asks, and until when.
-    fn plan_token(&self, call: &Call<'_>, until: Timestamp) -> String {
-        let identity = &call.identity;
-        let until = until.0.to_string();
-        let about = format!("{}.{}.{until}", identity.scope.tag(), identity.fingerprint);
-        let mac = hmac(&self.secret, &[about.as_bytes()]);
-        format!("{PREFIX}{until}-{}", mac.hex())
-    }
+/// What a plan is about: who asks, and what for.
+fn about(call: &Call<'_>) -> [String; 2] {
+    let identity = &call.identity;
+    [identity.scope.tag(), identity.fingerprint.to_string()]
 }
 
 fn would(identity: &Identity, preview: &Preview) -> String {

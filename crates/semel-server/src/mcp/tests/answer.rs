@@ -338,20 +338,6 @@ fn doubts_say_what_is_known_and_what_to_do() {
             ),
         );
     }
-    let hint = "Call it again with the same arguments in 3 s.";
-    let said = format!(
-        "nothing was done now. Whether an earlier call of `charge` took effect is being looked up. {hint}"
-    );
-    let problem = format!(",\"error\":{}", problem("in_doubt", &said, hint, false));
-    let message = answer::held(&MODERN, &known, Duration::from_millis(2_001));
-    assert_says(
-        &message,
-        &own(
-            Era::Modern,
-            &format!("semel: {said}"),
-            &doubtful_json("held", &problem),
-        ),
-    );
 }
 
 #[test]
@@ -446,14 +432,6 @@ fn refusals_say_that_nothing_was_done() {
             "The same call of `charge` was given up, and did not take effect.",
             "Mend the cause, then `semel retry 'mcp/0/k'`, and call again.",
             false,
-        ),
-        (
-            answer::breaker_open(&LEGACY, Duration::from_secs(5)),
-            "refused",
-            "breaker_open",
-            "Calls of `charge` are stopped for a while, as too many failed.",
-            "Call it again in 5 s.",
-            true,
         ),
         (
             answer::store_unavailable(&LEGACY, "the disk is full"),
