@@ -19,6 +19,8 @@ pub(crate) use self::doubt::{in_doubt, lost};
 pub(crate) use self::plan::{Plan, plan_mismatch, plan_required, preview};
 pub(crate) use self::question::{Said, asked, question, said, said_in};
 pub(crate) use self::receipt::{Known, Outcome};
+#[cfg(test)]
+pub(crate) use self::refusal::{conflict, dead};
 pub(crate) use self::refusal::{
     expired, in_progress, malformed, not_begun, not_done, refused, store_unavailable,
 };

@@ -62,7 +62,7 @@ pub(crate) fn in_progress(to: &To<'_>, of: &Identity, explicit: Option<&str>) ->
 
 /// Says that a key belongs to a call with other arguments. `key` is the caller's own, where it gave
 /// one; else the call was recognised by what names its business, or by its harness.
-fn conflict(to: &To<'_>, key: Option<&str>) -> Message {
+pub(crate) fn conflict(to: &To<'_>, key: Option<&str>) -> Message {
     if let Some(key) = key {
         let data = json!({"type": "idempotency_key_conflict", "idempotencyKey": key});
         let message =
@@ -98,7 +98,7 @@ pub(crate) fn expired(to: &To<'_>, key: &Key, call: &Call) -> Message {
 }
 
 /// Says that an operation was given up.
-fn dead(to: &To<'_>, key: &Key) -> Message {
+pub(crate) fn dead(to: &To<'_>, key: &Key) -> Message {
     let (tool, key) = (to.tool, shell_quoted(key.as_str()));
     let hint = format!("Mend the cause, then `semel retry {key}`, and call again.");
     let text = format!(

@@ -65,7 +65,9 @@ impl Gateway {
     async fn recent(&self, asked: &Asked, arguments: &str) -> Result<String, String> {
         let List { state, limit } = read(arguments)?;
         let states = match state {
-            Some(word) => vec![StateKind::parse(&word).ok_or(format!("`{word}` is no state"))?],
+            Some(word) => {
+                vec![StateKind::parse(&word).ok_or_else(|| format!("`{word}` is no state"))?]
+            }
             None => vec![],
         };
         let query = Query {

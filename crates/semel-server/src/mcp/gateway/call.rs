@@ -34,9 +34,15 @@ pub(super) struct Call<'a> {
 /// What one try came to.
 pub(super) enum Round {
     /// This is the answer.
-    Over(Answered),
+    Over(Box<Answered>),
     /// The operation may be begun now.
     Again,
+}
+
+impl Round {
+    pub(super) fn over(answered: impl Into<Answered>) -> Self {
+        Self::Over(Box::new(answered.into()))
+    }
 }
 
 impl Call<'_> {
@@ -107,7 +113,7 @@ impl Gateway {
         }
         for _ in 0..ROUNDS_MAX {
             match self.round(&call, exchange).await {
-                Round::Over(answered) => return answered,
+                Round::Over(answered) => return *answered,
                 Round::Again => {}
             }
         }
@@ -123,14 +129,14 @@ impl Gateway {
             admission,
         } = match entered {
             Ok(entered) => entered,
-            Err(error) => return Round::Over(self.refusal(call, &error).into()),
+            Err(error) => return Round::over(self.refusal(call, &error)),
         };
         if let Some(ticket) = ticket {
             exchange.judged(ticket);
         }
         let to = call.to(self);
         match admission {
-            Admission::Execute(permit) => Round::Over(self.execute(call, &identity, permit).await),
+            Admission::Execute(permit) => Round::over(self.execute(call, &identity, permit).await),
             Admission::Probe(permit) => self.look_up(call, &identity, permit).await,
             Admission::Replay(receipt) => {
                 let outcome = match identity.relation {
@@ -139,12 +145,12 @@ impl Gateway {
                 };
                 let now = self.engine.store().now();
                 let known = known(&receipt, &identity);
-                Round::Over(answer::replay(&to, &known, outcome, now).into())
+                Round::over(answer::replay(&to, &known, outcome, now))
             }
             Admission::Wait { .. } => {
                 exchange.see(Observation::PutOff);
                 let explicit = call.own_key();
-                Round::Over(answer::in_progress(&to, &identity, explicit).into())
+                Round::over(answer::in_progress(&to, &identity, explicit))
             }
             Admission::InDoubt(record) => {
                 let round = self.doubt(call, &identity, &record).await;
@@ -154,7 +160,7 @@ impl Gateway {
                 round
             }
             Admission::Challenged { prior } => {
-                Round::Over(self.challenged(call, &identity, &prior).await)
+                Round::over(self.challenged(call, &identity, &prior).await)
             }
         }
     }

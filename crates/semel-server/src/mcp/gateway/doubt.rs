@@ -30,7 +30,7 @@ impl Gateway {
     ) -> Round {
         let to = call.to(self);
         let Some(receipt) = &self.receipt(record, None) else {
-            return Round::Over(answer::expired(&to, &identity.key, &call.identity).into());
+            return Round::over(answer::expired(&to, &identity.key, &call.identity));
         };
         let known = known(receipt, identity);
         let said = match (call.ask.era, call.ask.capabilities.elicitation) {
@@ -48,12 +48,12 @@ impl Gateway {
                     let about = about(receipt, record, call);
                     let about = about.each_ref().map(String::as_str);
                     let state = self.seal.issue(Purpose::Question, &about, until);
-                    return Round::Over(answer::asked(&to, &known, &state).into());
+                    return Round::over(answer::asked(&to, &known, &state));
                 }
             },
         };
         match said {
-            Said::Nothing => Round::Over(answer::in_doubt(&to, &known).into()),
+            Said::Nothing => Round::over(answer::in_doubt(&to, &known)),
             Said::Happened | Said::DidNot => {
                 self.resolved(call, receipt, record, said == Said::Happened)
                     .await
@@ -80,7 +80,7 @@ impl Gateway {
         };
         match resolved {
             Ok(_) => Round::Again,
-            Err(error) => Round::Over(self.refusal(call, &error).into()),
+            Err(error) => Round::over(self.refusal(call, &error)),
         }
     }
 

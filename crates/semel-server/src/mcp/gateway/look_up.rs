@@ -41,16 +41,16 @@ impl Gateway {
         };
         let receipt = match ended {
             Ok(receipt) => receipt,
-            Err(error) => return Round::Over(self.refusal(call, &error).into()),
+            Err(error) => return Round::over(self.refusal(call, &error)),
         };
         let known = known(&receipt, identity);
         let now = self.engine.store().now();
         match proof {
             Proof::Happened => {
-                Round::Over(answer::replay(&to, &known, answer::Outcome::Replayed, now).into())
+                Round::over(answer::replay(&to, &known, answer::Outcome::Replayed, now))
             }
             Proof::DidNot => Round::Again,
-            Proof::Unclear => Round::Over(answer::in_doubt(&to, &known).into()),
+            Proof::Unclear => Round::over(answer::in_doubt(&to, &known)),
         }
     }
 
