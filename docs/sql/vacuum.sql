@@ -10,7 +10,7 @@ BEGIN
     FOR chosen IN
         SELECT oid::regclass AS name, substring(relname FROM '^[a-z]+') AS kind FROM pg_class
         WHERE relnamespace = 'semel'::regnamespace AND relkind = 'r'
-            AND relname ~ '^(operations|log|payloads|chunks)(_[0-9]+)?$'
+            AND relname ~ '^(operations|log|payloads|chunks|kin)(_[0-9]+)?$'
     LOOP
         IF chosen.kind = 'log' THEN
             -- It is only added to: what is in it can be frozen at once, and never has to be looked at again.

@@ -10,12 +10,13 @@ mod random;
 mod stream;
 pub mod walled;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use semel::store::{Current, Store, StoreError};
 use semel_core::KeyHash;
+use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence, Reply};
 
 pub use self::lane::Lane;
@@ -129,6 +130,7 @@ pub async fn run(
         model: Model::new(clock),
         coverage: Coverage::default(),
         commands: vec![],
+        kin: BTreeSet::new(),
     };
     for step in 0..steps {
         run.stream.move_time(clock);
@@ -148,6 +150,8 @@ struct Run {
     model: Model,
     coverage: Coverage,
     commands: Vec<String>,
+    /// All that were ever entered.
+    kin: BTreeSet<Kin>,
 }
 
 type Compared<T = ()> = Result<T, String>;
@@ -201,6 +205,8 @@ impl Run {
             .push(format!("{now} {:?} -> {:?}", asked.command, answered.reply));
         self.coverage.count(&asked, &answered);
         self.stream.hear(&asked, &answered);
+        self.kin
+            .extend(self.model.record(&asked.key).and_then(Kin::counting));
         let query = self.stream.query(&self.model);
         for lane in lanes {
             let compared = async {
@@ -214,6 +220,7 @@ impl Run {
                 self.same_record(&asked.key, &applied.current)?;
                 self.same_key(&*store, &asked.key).await?;
                 self.same_log(&*store, before).await?;
+                self.same_kin(&*store).await?;
                 self.same_list(&*store, query.clone()).await
             };
             let compared = compared.await;
@@ -262,6 +269,15 @@ impl Run {
         let log = log.map_err(failed("reading the log"))?;
         let end = self.model.log().len().min(after + 100);
         same("the log", &self.model.log()[after..end], &log)
+    }
+
+    async fn same_kin(&self, store: &dyn Store) -> Compared {
+        for kin in &self.kin {
+            let found = store.kin(*kin).await.map_err(failed("reading kin"))?;
+            let found = found.into_iter().map(|it| (it.place, it.record)).collect();
+            same("kin", self.model.kin(*kin), found)?;
+        }
+        Ok(())
     }
 
     async fn same_list(&self, store: &dyn Store, query: semel::store::Query) -> Compared {

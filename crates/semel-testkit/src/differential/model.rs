@@ -6,6 +6,7 @@ use std::sync::Arc;
 use semel::clock::Clock;
 use semel::store::{Chunk, Logged, Place, Query, Stored};
 use semel_core::clock::{Stamp, judge};
+use semel_core::identity::Kin;
 use semel_core::ledger::{
     Decision, Entry, Fence, Record, Rejection, Reply, decide, parent_permits,
 };
@@ -182,6 +183,16 @@ impl Model {
             self.streams.retain(|(of, _), _| *of != place);
             self.streamed.remove(&place);
         }
+    }
+
+    /// Finds those that count among these kin, by looking at all records.
+    #[must_use]
+    pub fn kin(&self, kin: Kin) -> Vec<(Place, Arc<Record>)> {
+        let rows = self.rows.values();
+        let counting = rows.filter(|(_, record)| Kin::counting(record) == Some(kin));
+        let mut counting: Vec<_> = counting.cloned().collect();
+        counting.sort_by_key(|(place, _)| *place);
+        counting
     }
 
     /// Lists records: one filter after the other, over everything there is.

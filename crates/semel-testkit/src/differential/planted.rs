@@ -47,6 +47,10 @@ pub enum Bug {
     ListRepeatsCursor,
     /// A list does not look at states.
     ListIgnoresStates,
+    /// What begins to count is not put into the index of kin.
+    KinMissed,
+    /// What counts no more stays in the index of kin.
+    KinStays,
     /// Time is whatever the wall clock says.
     BelieveTheClock,
     /// What was written through one handle is not there in the next.
@@ -55,7 +59,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::DropWrite,
         Self::StaleLoad,
         Self::NoCompareAndSwap,
@@ -69,6 +73,8 @@ impl Bug {
         Self::ListMissesTail,
         Self::ListRepeatsCursor,
         Self::ListIgnoresStates,
+        Self::KinMissed,
+        Self::KinStays,
         Self::BelieveTheClock,
         Self::ForgetOnReopen,
     ];
@@ -147,6 +153,12 @@ impl Planted {
         };
         if spoilt {
             change.payload = NewPayload::Keep;
+        }
+        if change.kin.enters.is_some() && self.strikes(Bug::KinMissed) {
+            change.kin.enters = None;
+        }
+        if change.kin.leaves.is_some() && self.strikes(Bug::KinStays) {
+            change.kin.leaves = None;
         }
         Ok(())
     }

@@ -87,7 +87,13 @@ impl Stream {
         ];
         let mut subjects: Vec<Subject> = vec![];
         for (n, policy) in policies.into_iter().enumerate() {
-            let mut spec = spec(&format!("order-{}", n / 2));
+            // Most are kin of each other, each behind its wall.
+            let door = if n < 2 {
+                ""
+            } else {
+                "mcp/0c52a1d5f1e0b7a3/call:"
+            };
+            let mut spec = spec(&format!("{door}order-{}", n / 2));
             spec.key = semel::Key::new(&format!("{}/{n}", spec.key)).expect("a valid key");
             let days = 1 + u32::try_from(random.below(40)).expect("a small number");
             let retention = Retention::new(DAY * days).expect("a valid retention");
@@ -460,7 +466,7 @@ impl Stream {
                 query.states = kinds.filter(|_| random.percent(40)).collect();
             }
             3 => query.namespace = Namespace::new("other").ok(),
-            4 => query.prefix = Some((*random.pick(&["order-", "order-1", "x"])).to_owned()),
+            4 => query.prefix = Some((*random.pick(&["order-", "mcp/", "x"])).to_owned()),
             5 => query.queue = Some("mails".to_owned()),
             _ => {}
         }

@@ -208,6 +208,10 @@ impl Memory {
         wanted
     }
 
+    pub(super) fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// Returns the callers of these kin.
     pub(super) fn of_kin(&self, kin: Kin) -> Seen {
         let hashes = self.by_kin.get(&kin).into_iter().flatten();

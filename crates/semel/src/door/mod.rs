@@ -269,6 +269,13 @@ impl Doorway {
         })
     }
 
+    /// Returns how many operations are held: those somebody waits for, and those of whose answers something
+    /// more can be seen or is to be stored.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        lock(&self.inner.memory).held()
+    }
+
     /// Stores every mark that is due, before a clean exit.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ mod copy;
 mod copy_tokens;
 mod cuts;
 mod differential;
+mod door;
 mod effects;
 mod engine;
 mod postgres;
