@@ -52,6 +52,9 @@ enum Fate {
 impl Inner {
     /// Stores the marks that are due; returns whether none is left because of the store.
     pub(super) async fn store_marks(self: &Arc<Self>) -> bool {
+        // One after the other: of two marks of one operation the later one must be stored last, and who
+        // asks for all of them waits for those that are on their way.
+        let _turn = self.storing.lock().await;
         loop {
             let marks = lock(&self.memory).take_due();
             if marks.is_empty() {

@@ -65,6 +65,8 @@ pub(crate) struct Inner {
     places: Arc<Semaphore>,
     /// Says that there are marks to store.
     due: Arc<Notify>,
+    /// Held by whoever stores them.
+    storing: tokio::sync::Mutex<()>,
     marking: Mutex<Option<AbortHandle>>,
 }
 
@@ -164,6 +166,7 @@ impl Doorway {
             gates: (0..GATES).map(|_| tokio::sync::Mutex::default()).collect(),
             places: Arc::new(Semaphore::new(HELD_MAX)),
             due,
+            storing: tokio::sync::Mutex::default(),
             marking: Mutex::default(),
         });
         let marking = tokio::spawn(marks::run(Arc::downgrade(&inner)));

@@ -8,6 +8,7 @@ use semel_testkit::postgres::PostgresBed;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::engine::store::Twisted;
 
 fn postgres() -> Arc<dyn Bed> {
     Arc::new(PostgresBed::new(&Arc::new(ManualClock::default())))
@@ -88,11 +89,40 @@ async fn the_next_occurrence_at_two_processes_runs_once() {
     }
 }
 
+/// Each process lets the others go on whenever it asks the store, so this tries every order of their steps
+/// that one coming later can bring about.
+#[tokio::test]
+async fn whenever_a_second_process_comes_the_call_runs_once() {
+    for (over, late) in (0..3).flat_map(|over| (0..48).map(move |late| (over, late))) {
+        let bed = memory();
+        let door = start(&bed).await;
+        for _ in 0..over {
+            complete(&door, &call()).await;
+        }
+        door.flush().await.expect("the marks are stored");
+        let (one, other) = (start_yielding(&bed).await, start_yielding(&bed).await);
+        let first = tokio::spawn(async move { enter(&one, &call()).await });
+        for _ in 0..late {
+            tokio::task::yield_now().await;
+        }
+        let second = enter(&other, &call()).await;
+        let both = [first.await.expect("it ends"), second];
+        let runs = |entered: &&Entered| matches!(entered.admission, Admission::Execute(_));
+        let ran = both.iter().filter(runs).count();
+        assert_eq!(ran, 1, "{over} are over, {late} steps late: {both:?}");
+    }
+}
+
+async fn start_yielding(bed: &Arc<dyn Bed>) -> Doorway {
+    let builder = Engine::builder().store(Twisted::yielding(bed.open().await));
+    let engine = builder.holder(None).sweep_every(None).start().await;
+    Doorway::new(engine.expect("it starts"))
+}
+
 /// Each has a key of its own, so only the doorway can see that they are the same call.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn identical_calls_with_different_ids_run_once_at_one_doorway() {
-    let bed = sqlite();
-    let door = start(&bed).await;
+    let door = start_yielding(&memory()).await;
     let mut crowd = JoinSet::new();
     for n in 0..16 {
         let door = door.clone();

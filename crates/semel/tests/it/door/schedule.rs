@@ -53,7 +53,7 @@ struct World {
 impl World {
     async fn new(seed: u64) -> Self {
         let mut world = Self {
-            bed: sqlite(),
+            bed: memory(),
             doors: vec![],
             random: Dice(seed),
         };
@@ -206,17 +206,18 @@ async fn history(seed: u64) -> (u32, u32) {
     (intents, swallowed)
 }
 
-#[tokio::test]
+/// Time stands still, so that marks are stored when the schedule says so and at no other time.
+#[tokio::test(start_paused = true)]
 async fn no_intent_takes_effect_twice_and_those_that_were_answered_go_on() {
     let (mut intents, mut swallowed) = (0, 0);
-    for seed in 1..=12 {
+    for seed in 1..=40 {
         println!("seed {seed}");
         let (all, lost) = history(seed).await;
         intents += all;
         swallowed += lost;
     }
     // A door that swallows everything, and one that is never asked, would pass what is above.
-    assert!(intents > 500, "{intents} intents");
+    assert!(intents > 2_000, "{intents} intents");
     assert!(
         swallowed * 4 < intents,
         "{swallowed} of {intents} swallowed"

@@ -12,7 +12,7 @@ mod notes;
 mod operators;
 mod probes;
 mod redaction;
-mod store;
+pub(crate) mod store;
 mod sweeps;
 mod tokens;
 mod verified;

@@ -152,7 +152,7 @@ pub(super) enum Twist {
 type Plan = dyn Fn(&Change) -> Twist + Send + Sync;
 
 /// A store whose commits go as a test plans them.
-pub(super) struct Twisted {
+pub(crate) struct Twisted {
     store: Arc<dyn Store>,
     plan: Box<Plan>,
     /// Whether every call first lets others run, so that there is an await to be dropped at.
@@ -178,7 +178,7 @@ impl Twisted {
     }
 
     /// Makes a store that lets others run before and after everything that it is asked.
-    pub(super) fn yielding(store: Arc<dyn Store>) -> Arc<Self> {
+    pub(crate) fn yielding(store: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             store,
             plan: Box::new(|_| Twist::Pass),
