@@ -143,6 +143,10 @@ async fn settled(engine: &Engine) -> Result<(), Error> {
     let ended = streamed.finish_streamed(true, Effect::Created, payload);
     ended.await?;
 
+    let unanswered = request("mcp/0c52a1d5f1e0b7a3/call:toolu_1");
+    let unanswered = begin(engine, unanswered).await?;
+    unanswered.done(Effect::Created, "was it heard?").await?;
+
     let widest = "k".repeat(Key::MAX_BYTES);
     let elsewhere = Namespace::new("elsewhere").map_err(Error::from)?;
     let walled = begin(engine, request(&widest).namespace(elsewhere)).await?;

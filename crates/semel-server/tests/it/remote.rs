@@ -81,7 +81,7 @@ macro_rules! conforms {
     };
 }
 
-conforms![commits, payloads, lists, logs, crowds, handles];
+conforms![commits, payloads, lists, logs, crowds, handles, kin];
 
 fn request() -> Request {
     Request::new("create-order", Key::new("order-7").expect("a valid key"))

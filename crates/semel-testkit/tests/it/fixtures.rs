@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use semel::core::identity::Kin;
+use semel::store::{PAGE_MAX, Query};
 use semel::{Admission, Effect, Engine, Namespace, NewToken, Request, Scope};
 use semel_testkit::fixture::describe;
 use semel_testkit::process::{Scene, key};
@@ -47,6 +49,33 @@ async fn every_released_format_is_read_record_by_record() {
         let found = describe(&engine).await.expect("it is described");
         assert_eq!(found, words, "{}", fixture.display());
     }
+}
+
+#[tokio::test]
+async fn what_counts_among_its_kin_is_found_since_there_is_an_index() {
+    let mut counting = vec![];
+    for fixture in fixtures() {
+        let (_scene, engine) = opened(&fixture).await;
+        let everything = Query {
+            limit: PAGE_MAX,
+            ..Query::default()
+        };
+        let page = engine.list(everything).await.expect("it lists");
+        for stored in page.items {
+            let Some(kin) = Kin::counting(&stored.record) else {
+                continue;
+            };
+            let found = engine.store().kin(kin).await.expect("it reads");
+            let places: Vec<_> = found.iter().map(|found| found.place).collect();
+            assert_eq!(places, [stored.place], "{}", fixture.display());
+            counting.push(fixture.clone());
+        }
+    }
+    let names: Vec<_> = counting
+        .iter()
+        .filter_map(|path| path.file_name())
+        .collect();
+    assert_eq!(names, ["format-3.db"]);
 }
 
 /// What a caller of each kind of operation meets.

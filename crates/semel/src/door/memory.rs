@@ -111,6 +111,8 @@ impl Memory {
             tickets: 0,
             places: vec![],
         });
+        // Another process may have stored one since.
+        held.stored = entry.stored;
         let caller = held.callers.enter(relation);
         if caller.is_some() {
             held.at = held.at.max(now);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use semel_core::identity::Kin;
 use semel_core::ledger::{
     AttemptKind, Begin, Command, Decision, Entry, Event, Expire, Fence, Grant, Order, Ordered,
     Record, Rejection, Reply, Reported, Spec, StateKind, Version, decide,
@@ -129,6 +130,7 @@ fn calls() -> Vec<Call> {
         Call::Log { after: 3, limit: 7 },
         Call::End,
         Call::Standing,
+        Call::Kin(Kin(u64::MAX)),
     ]
 }
 
@@ -244,6 +246,7 @@ fn answers() -> Vec<Answer> {
             more: true,
         },
         Said::End(8),
+        Said::Kin(vec![stored(), stored()]),
         Said::Standing(Standing::Open),
         Said::Standing(Standing::Copy),
         Said::Standing(Standing::Closed(Moved {

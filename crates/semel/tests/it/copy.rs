@@ -1,12 +1,13 @@
 //! Copies between stores: a copy holds what its source holds, and no key can be begun in both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use semel::core::Digest;
+use semel::core::identity::Kin;
 use semel::core::ledger::{Fence, StateKind};
-use semel::store::{Chunk, Moved, PAGE_MAX, Query, Stage, Standing, Store};
+use semel::store::{Chunk, Moved, PAGE_MAX, Place, Query, Stage, Standing, Store};
 use semel::{
     Admission, Copied, Effect, Engine, Error, Key, Label, Namespace, Permit, Request, Way,
 };
@@ -71,6 +72,7 @@ fn same(seed: u64, expected: &Held, found: &Held) {
 
 async fn held(store: &Arc<dyn Store>) -> Held {
     let mut records = BTreeMap::new();
+    let mut kin: BTreeMap<Kin, BTreeSet<Place>> = BTreeMap::new();
     let mut query = Query {
         states: StateKind::ALL.to_vec(),
         limit: PAGE_MAX,
@@ -87,6 +89,9 @@ async fn held(store: &Arc<dyn Store>) -> Held {
                 let stream = format!("{:?}", stream.expect("it can be read"));
                 streams.push(Digest::of(stream.as_bytes()));
             }
+            if let Some(of) = Kin::counting(&stored.record) {
+                kin.entry(of).or_default().insert(stored.place);
+            }
             let key = format!("{:?}", stored.record.key_hash());
             let record = format!("{:?}", stored.record);
             let payload = payload.map(|bytes| Digest::of(&bytes));
@@ -96,6 +101,12 @@ async fn held(store: &Arc<dyn Store>) -> Held {
         if page.next.is_none() {
             break;
         }
+    }
+    // A copy has its own numbers, and an index of its own that leads to them.
+    for (of, places) in kin {
+        let found = store.kin(of).await.expect("it can be read");
+        let found: BTreeSet<Place> = found.into_iter().map(|stored| stored.place).collect();
+        assert_eq!(places, found);
     }
     let mut log: BTreeMap<String, String> = BTreeMap::new();
     let mut after = 0;

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use semel::core::KeyHash;
+use semel::core::identity::Kin;
 use semel::core::ledger::StateKind;
 use semel::store::postgres::PostgresStore;
 use semel::store::{Store as _, StoreError};
-use semel::{Admission, Engine, Key, Namespace, Request};
+use semel::{Admission, Effect, Engine, Key, Namespace, Request};
 use semel_testkit::postgres::Cluster;
 use tokio::task::JoinSet;
 
@@ -250,4 +251,34 @@ async fn a_newer_schema_is_refused() {
         text.contains("format 99") && text.contains("newer version"),
         "{text}"
     );
+}
+
+/// The schema as the version before left it, whole and partitioned.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_older_schema_gets_the_index_of_kin_when_it_is_opened() {
+    for partitioned in [false, true] {
+        let (cluster, url) = (Cluster::shared(), Cluster::shared().database());
+        let name = url.rsplit('/').next().expect("a database");
+        cluster.sql(name, "CREATE SCHEMA semel");
+        cluster.sql(name, include_str!("../../src/store/postgres/schema/1.sql"));
+        cluster.sql(name, include_str!("../../src/store/postgres/schema/2.sql"));
+        let format = "UPDATE semel.meta SET value = '2' WHERE name = 'format'";
+        cluster.sql(name, format);
+        if partitioned {
+            cluster.partition(name);
+        }
+        let engine = node(&url).await;
+        let lost = key("mcp/0c52a1d5f1e0b7a3/call:toolu_1");
+        let begun = engine.begin(Request::new("pay", lost.clone())).await;
+        let Ok(Admission::Execute(permit)) = begun else {
+            panic!("nobody else was there: {begun:?}");
+        };
+        permit.done(Effect::Created, &7).await.expect("it settles");
+        let record = engine.load(&Namespace::default(), &lost).await;
+        let record = record.expect("it loads").expect("it is there");
+        let kin = Kin::counting(&record).expect("nobody knows whether it arrived");
+        let found = engine.store().kin(kin).await.expect("it reads");
+        let records: Vec<_> = found.into_iter().map(|stored| stored.record).collect();
+        assert_eq!(records, [record]);
+    }
 }

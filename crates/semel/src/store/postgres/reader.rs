@@ -123,7 +123,7 @@ pub(super) async fn kin(pool: &Arc<Pool>, time: &Time, kin: Kin) -> Result<Vec<S
     let (number, limit) = (kin.0.cast_signed(), i32::from(KIN_MAX) + 1);
     let parameters: [Parameter<'_>; 2] = [(&number, Type::INT8), (&limit, Type::INT4)];
     let sent = time.uptime();
-    let rows = pool.read("read kin", sql, &parameters).await?;
+    let rows = pool.read_often("read kin", sql, &parameters).await?;
     let mut found = vec![];
     for row in &rows {
         let Some(place) = column::<Option<i64>>(row, 0)? else {

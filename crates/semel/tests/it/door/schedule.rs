@@ -20,6 +20,7 @@ const STEPS: usize = 250;
 #[derive(Debug, Default)]
 struct Caller {
     number: usize,
+    calls: u32,
     /// How often the present intent has taken effect.
     effects: u32,
     intents: u32,
@@ -180,12 +181,20 @@ impl World {
 }
 
 impl Caller {
-    fn call(&self) -> Call {
+    /// Makes its call. Every other one plans it anew each time, and so gives it an id that nobody has seen.
+    fn call(&mut self) -> Call {
+        self.calls += 1;
+        let (number, calls) = (self.number, self.calls);
+        let call_id = (number % 2 == 1).then(|| text(&format!("toolu_{number}_{calls}")));
         let scope = Scope {
             conversation: Some(format!("chat-{}", self.number)),
             ..call().scope
         };
-        Call { scope, ..call() }
+        Call {
+            scope,
+            call_id,
+            ..call()
+        }
     }
 }
 
