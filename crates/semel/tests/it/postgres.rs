@@ -38,10 +38,7 @@ async fn two_nodes_on_one_database_see_each_others_claims() {
     let other = Request::new("pay", key("order-7")).wait(Duration::ZERO);
     let met = there.begin(other.clone()).await;
     assert!(matches!(met, Ok(Admission::Wait { .. })), "{met:?}");
-    permit
-        .done(semel::Effect::Created, &42)
-        .await
-        .expect("it settles");
+    permit.done(Effect::Created, &42).await.expect("it settles");
     let met = there.begin(other).await;
     assert!(matches!(met, Ok(Admission::Replay(_))), "{met:?}");
 }
@@ -92,10 +89,7 @@ async fn a_step_of_a_step_lies_with_the_topmost_operation_and_its_key_is_still_o
         assert!(matches!(met, Ok(Admission::Wait { .. })), "{name}: {met:?}");
     }
     for permit in permits.into_iter().rev() {
-        permit
-            .done(semel::Effect::Created, &1)
-            .await
-            .expect("it settles");
+        permit.done(Effect::Created, &1).await.expect("it settles");
     }
     let met = engine.begin(Request::new("step", key("x"))).await;
     assert!(matches!(met, Ok(Admission::Replay(_))), "{met:?}");

@@ -19,6 +19,8 @@ const STEPS: usize = 250;
 /// One that calls again until it has an answer.
 #[derive(Debug, Default)]
 struct Caller {
+    /// What repeats its history.
+    seed: u64,
     number: usize,
     calls: u32,
     /// How often the present intent has taken effect.
@@ -83,9 +85,14 @@ impl World {
             Admission::Execute(permit) => {
                 assert_eq!(
                     caller.effects, 0,
-                    "an intent takes effect twice: {caller:?}"
+                    "seed {}: an intent takes effect twice: {caller:?}",
+                    caller.seed
                 );
-                assert_eq!(caller.doubt, None, "a doubt was run again: {caller:?}");
+                assert_eq!(
+                    caller.doubt, None,
+                    "seed {}: a doubt was run again: {caller:?}",
+                    caller.seed
+                );
                 match self.random.below(10) {
                     0 => {
                         permit.not_done("refused").await.expect("it is stored");
@@ -140,9 +147,13 @@ impl World {
         }
         caller.intents += 1;
         if caller.effects == 0 {
-            let left = caller.unmarked.checked_sub(1);
-            caller.unmarked =
-                left.expect("an intent is swallowed only where a mark was not stored");
+            let has_reason = caller.unmarked > 0;
+            assert!(
+                has_reason,
+                "seed {}: swallowed though all marks were stored: {caller:?}",
+                caller.seed
+            );
+            caller.unmarked -= 1;
             caller.swallowed += 1;
         }
         caller.effects = 0;
@@ -202,6 +213,7 @@ async fn history(seed: u64) -> (u32, u32) {
     let mut world = World::new(seed).await;
     let mut callers: Vec<Caller> = (0..CALLERS)
         .map(|number| Caller {
+            seed,
             number,
             ..Caller::default()
         })
@@ -220,7 +232,6 @@ async fn history(seed: u64) -> (u32, u32) {
 async fn no_intent_takes_effect_twice_and_those_that_were_answered_go_on() {
     let (mut intents, mut swallowed) = (0, 0);
     for seed in 1..=40 {
-        println!("seed {seed}");
         let (all, lost) = history(seed).await;
         intents += all;
         swallowed += lost;
