@@ -89,7 +89,12 @@ impl Connection {
 
     /// Reads one whole answer.
     pub(crate) fn answer(&mut self) -> io::Result<Answer> {
-        let mut answer = self.head()?;
+        let head = self.head()?;
+        self.rest(head)
+    }
+
+    /// Reads the body of an answer whose head was read.
+    pub(crate) fn rest(&mut self, mut answer: Answer) -> io::Result<Answer> {
         answer.body = match answer.framing()? {
             Framing::Length(length) => {
                 let mut body = vec![0; length];

@@ -1,0 +1,24 @@
+//! `semel mcp`, as clients and servers of MCP meet it: real processes, with the effects counted by the server.
+//!
+//! Whatever is asserted of the gateway is shown without it as well, on the same server with the same client:
+//! the duplicate must be there before its absence proves anything.
+
+mod bad;
+mod desk;
+mod direct;
+#[expect(dead_code, reason = "the rest is for the tests of the other commands")]
+#[path = "../it/harness.rs"]
+mod harness;
+#[expect(dead_code, reason = "the rest is for the tests of `semel serve`")]
+#[path = "../serve/http.rs"]
+mod http;
+mod legs;
+mod matrix;
+mod policies;
+mod repeats;
+mod setup;
+#[expect(dead_code, reason = "the rest is for the tests of `semel serve`")]
+#[path = "../serve/server.rs"]
+mod server;
+mod transparency;
+mod wire;

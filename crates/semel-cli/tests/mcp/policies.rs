@@ -1,0 +1,161 @@
+//! What the settings say of a tool, from outside.
+
+use serde_json::json;
+
+use crate::desk::Era;
+use crate::matrix::order;
+use crate::setup::{Carrier, Setup, Told, Way, told};
+
+fn configured(toml: &str) -> Setup {
+    Setup::configured(
+        Way::Gateway(Carrier::Stdio),
+        Carrier::Stdio,
+        Era::Modern,
+        toml,
+    )
+}
+
+#[test]
+fn a_safe_tool_is_passed_through_and_not_recorded() {
+    let setup = configured("[mcp.tools.balance]\nclass = \"safe\"\n");
+    let mut client = setup.client();
+    for _ in 0..3 {
+        let heard = client.call("balance", &json!({}));
+        assert_eq!(told(&heard), Told::Outcome("0 effects".to_owned()));
+        assert_eq!(heard.result()["_meta"], serde_json::Value::Null);
+    }
+    assert_eq!(setup.desk.received_of("balance"), 3);
+    assert_eq!(setup.records().len(), 0);
+}
+
+#[test]
+fn an_idempotent_tool_runs_again_in_doubt() {
+    let setup = configured("[mcp.tools.set_label]\nclass = \"idempotent\"\n");
+    setup.desk.next_fault("exit-after");
+    let mut client = setup.client();
+    client.call("set_label", &order());
+    let heard = client.call("set_label", &order());
+    assert_eq!(told(&heard), Told::Outcome("set_label 2".to_owned()), "{heard:?}");
+}
+
+#[test]
+fn a_business_key_is_one_effect_however_it_is_worded() {
+    let setup = configured("[mcp.tools.charge]\nkey_from = [\"/order_id\"]\nfingerprint_ignore = [\"/note\"]\n");
+    let call = |note: &str, amount: u32| json!({"order_id": "o-7", "amount": amount, "note": note});
+    for note in ["for the books", "as agreed", "again, please"] {
+        let heard = setup.client().call("charge", &call(note, 5));
+        assert_eq!(told(&heard), Told::Outcome("charge 1".to_owned()), "{heard:?}");
+    }
+    let heard = setup.client().call("charge", &call("for the books", 6));
+    let error = heard.error();
+    assert_eq!(error["code"], 1409, "{error}");
+    assert_eq!(error["data"]["type"], "idempotency_key_conflict", "{error}");
+    assert_eq!(setup.desk.effects(), 1);
+}
+
+#[test]
+fn an_explicit_key_is_one_effect() {
+    let setup = Setup::new(Way::Gateway(Carrier::Http), Carrier::Http, Era::Modern);
+    let key = json!({"dev.semel/key": "charge-o-7"});
+    for _ in 0..3 {
+        let mut client = setup.client();
+        let sent = client.start("charge", &order(), &key);
+        let heard = client.hear(sent);
+        assert_eq!(told(&heard), Told::Outcome("charge 1".to_owned()), "{heard:?}");
+    }
+    let mut client = setup.client();
+    let sent = client.start("charge", &json!({"order_id": "o-8"}), &key);
+    assert_eq!(client.hear(sent).error()["code"], 1409);
+    assert_eq!(setup.desk.effects(), 1);
+}
+
+/// A model fills in another key with every try; the server honours keys, and gets one for each effect.
+#[test]
+fn a_pinned_key_makes_a_doubt_safe_to_send_again() {
+    let setup = configured("[mcp.tools.pay]\ninject = \"/idempotency_key\"\n");
+    setup.desk.next_fault("exit-after");
+    let mut client = setup.client();
+    let filled_in = |key: &str| json!({"order_id": "o-7", "idempotency_key": key});
+    client.call("pay", &filled_in("made-up-1"));
+    assert_eq!(setup.desk.effects(), 1);
+    let heard = client.call("pay", &filled_in("made-up-2"));
+    assert_eq!(told(&heard), Told::Outcome("paid before".to_owned()), "{heard:?}");
+    assert_eq!(setup.desk.effects(), 1);
+    // What is meant to happen again gets a key of its own.
+    let heard = client.call("pay", &filled_in("made-up-3"));
+    assert_eq!(told(&heard), Told::Outcome("paid".to_owned()), "{heard:?}");
+    assert_eq!(setup.desk.effects(), 2);
+}
+
+/// The same server without it: every made-up key is another payment.
+#[test]
+fn without_it_a_made_up_key_pays_twice() {
+    let setup = Setup::new(Way::Direct, Carrier::Stdio, Era::Modern);
+    setup.desk.next_fault("exit-after");
+    for key in ["made-up-1", "made-up-2"] {
+        let paid = json!({"order_id": "o-7", "idempotency_key": key});
+        setup.client().call("pay", &paid);
+    }
+    assert_eq!(setup.desk.effects(), 2);
+}
+
+#[test]
+fn a_challenged_tool_asks_once_before_it_acts_again() {
+    let setup = configured("[mcp.tools.charge]\nchallenge = true\n");
+    let mut client = setup.client();
+    let heard = client.call("charge", &order());
+    assert_eq!(told(&heard), Told::Outcome("charge 1".to_owned()));
+    let challenged = client.call("charge", &order());
+    assert_eq!(told(&challenged), Told::Held("challenged".to_owned()), "{challenged:?}");
+    assert_eq!(setup.desk.effects(), 1);
+    // The answer says what to call next: the argument is the word in quotes.
+    let text = challenged.result()["content"][0]["text"].to_string();
+    let said = text.split("semel_repeat").nth(1).expect("it says how");
+    let key = said.split(['"', '`', ' ', '=', '\\', ',']).find(|part| part.len() > 8);
+    let mut meant = order();
+    meant["semel_repeat"] = json!(key.expect("it says which"));
+    let heard = client.call("charge", &meant);
+    assert_eq!(told(&heard), Told::Outcome("charge 2".to_owned()), "{heard:?}");
+    assert_eq!(setup.desk.effects(), 2);
+    let received = setup.desk.received();
+    assert!(!format!("{received:?}").contains("semel_repeat"), "it is ours alone");
+}
+
+#[test]
+fn what_a_server_says_of_a_lost_connection_is_a_doubt() {
+    let setup = Setup::new(Way::Gateway(Carrier::Stdio), Carrier::Stdio, Era::Legacy);
+    let mut client = setup.client();
+    client.call("flaky", &order());
+    assert_eq!(told(&client.call("flaky", &order())), Told::Doubt);
+    assert_eq!(setup.desk.effects(), 1);
+}
+
+#[test]
+fn errors_of_the_protocol_are_doubts_unless_they_say_that_nothing_was_done() {
+    for (code, effects) in [(-32603, 1), (-32000, 1), (1234, 1), (-32601, 2), (-32600, 2)] {
+        let setup = Setup::new(Way::Gateway(Carrier::Stdio), Carrier::Stdio, Era::Legacy);
+        let mut client = setup.client();
+        let mut failing = order();
+        failing["code"] = json!(code);
+        let first = told(&client.call("fail", &failing));
+        assert_eq!(first, Told::Error(code));
+        let second = told(&client.call("fail", &failing));
+        let expected = if effects == 1 { Told::Doubt } else { Told::Error(code) };
+        assert_eq!(second, expected, "{code}");
+        assert_eq!(setup.desk.effects(), effects, "{code}");
+    }
+}
+
+#[test]
+fn a_status_of_http_after_the_effect_is_a_doubt() {
+    for front in [Carrier::Stdio, Carrier::Http] {
+        for era in [Era::Legacy, Era::Modern] {
+            let setup = Setup::new(Way::Gateway(front), Carrier::Http, era);
+            setup.desk.next_fault("status:503");
+            let mut client = setup.client();
+            client.call("charge", &order());
+            assert_eq!(told(&client.call("charge", &order())), Told::Doubt);
+            assert_eq!(setup.desk.effects(), 1);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What is meant to happen again does, what is under way is joined, and where the rule is known to be wrong.
+
+use serde_json::json;
+
+use crate::desk::Era;
+use crate::matrix::order;
+use crate::setup::{Carrier, Setup, Told, Way, told};
+
+const WAYS: [(Carrier, Carrier); 4] = [
+    (Carrier::Stdio, Carrier::Stdio),
+    (Carrier::Stdio, Carrier::Http),
+    (Carrier::Http, Carrier::Stdio),
+    (Carrier::Http, Carrier::Http),
+];
+
+fn everywhere(play: impl Fn(&Setup)) {
+    for (front, upstream) in WAYS {
+        for era in [Era::Legacy, Era::Modern] {
+            eprintln!("{front:?} to {upstream:?}, {era:?}");
+            play(&Setup::new(Way::Gateway(front), upstream, era));
+        }
+    }
+}
+
+#[test]
+fn whoever_got_the_result_gets_another_one() {
+    everywhere(|setup| {
+        let mut client = setup.client();
+        for count in 1..=4 {
+            let heard = client.call("charge", &order());
+            assert_eq!(told(&heard), Told::Outcome(format!("charge {count}")), "{heard:?}");
+            assert_eq!(setup.desk.effects(), count);
+        }
+    });
+}
+
+#[test]
+fn another_client_after_a_delivered_result_acts() {
+    everywhere(|setup| {
+        for count in 1..=3 {
+            let heard = setup.client().call("charge", &order());
+            assert_eq!(told(&heard), Told::Outcome(format!("charge {count}")), "{heard:?}");
+        }
+        assert_eq!(setup.desk.effects(), 3);
+    });
+}
+
+#[test]
+fn a_delivered_failure_is_tried_again() {
+    everywhere(|setup| {
+        let mut client = setup.client();
+        for count in 1..=3 {
+            let heard = client.call("decline", &order());
+            let declined = Told::Failed("the card was declined".to_owned());
+            assert_eq!(told(&heard), declined, "{heard:?}");
+            assert_eq!(setup.desk.received_of("decline"), count);
+        }
+    });
+}
+
+#[test]
+fn one_call_id_is_one_call() {
+    everywhere(|setup| {
+        let mut client = setup.client();
+        let id = json!({"claudecode/toolUseId": "toolu_1"});
+        for _ in 0..3 {
+            let sent = client.start("charge", &order(), &id);
+            let heard = client.hear(sent);
+            assert_eq!(told(&heard), Told::Outcome("charge 1".to_owned()), "{heard:?}");
+        }
+        assert_eq!(setup.desk.effects(), 1);
+    });
+}
+
+#[test]
+fn identical_calls_in_flight_are_one() {
+    everywhere(|setup| {
+        setup.desk.next_fault("hold");
+        let mut client = setup.client();
+        let first = client.start("charge", &order(), &json!({}));
+        setup.desk.wait_for_effects(1);
+        let second = client.start("charge", &order(), &json!({}));
+        // A third that differs shows that the gateway has read the second.
+        let other = json!({"order_id": "o-8"});
+        assert_eq!(
+            told(&client.call("charge", &other)),
+            Told::Outcome("charge 2".to_owned())
+        );
+        setup.desk.release();
+        let heard = [client.hear(first), client.hear(second)];
+        for heard in &heard {
+            assert_eq!(told(heard), Told::Outcome("charge 1".to_owned()), "{heard:?}");
+        }
+        let receipt = &heard[1].result()["_meta"]["dev.semel/effect"];
+        assert_eq!(receipt["outcome"], "joined", "{receipt}");
+        assert_eq!(setup.desk.effects(), 2);
+    });
+}
+
+/// A limit that the documentation names: a client that gives up without a word, on a connection that lives,
+/// looks like one that has its result and wants another.
+#[test]
+fn a_client_that_gives_up_silently_is_taken_for_a_new_wish() {
+    let setup = Setup::new(Way::Gateway(Carrier::Stdio), Carrier::Stdio, Era::Legacy);
+    setup.desk.next_fault("hold");
+    let mut client = setup.client();
+    let given_up = client.start("charge", &order(), &json!({}));
+    setup.desk.wait_for_effects(1);
+    setup.desk.release();
+    // The answer comes, and nobody in the client looks at it any more.
+    client.hear(given_up);
+    let heard = client.call("charge", &order());
+    assert_eq!(told(&heard), Told::Outcome("charge 2".to_owned()));
+    assert_eq!(setup.desk.effects(), 2);
+}
+
+/// Two principals, or two servers, never share an effect; two conversations that say who they are do not, either.
+#[test]
+fn conversations_are_apart() {
+    let setup = Setup::new(Way::Gateway(Carrier::Stdio), Carrier::Stdio, Era::Modern);
+    setup.desk.next_fault("hold");
+    let mut client = setup.client();
+    let hint = |name: &str| json!({"ai.opencode/sessionID": name});
+    let first = client.start("charge", &order(), &hint("a"));
+    setup.desk.wait_for_effects(1);
+    let second = client.start("charge", &order(), &hint("b"));
+    assert_eq!(told(&client.hear(second)), Told::Outcome("charge 2".to_owned()));
+    setup.desk.release();
+    assert_eq!(told(&client.hear(first)), Told::Outcome("charge 1".to_owned()));
+}
