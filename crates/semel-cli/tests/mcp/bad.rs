@@ -12,7 +12,12 @@ const MEMORY_MAX: u64 = 160 * 1024 * 1024;
 
 fn setup(how: &str) -> Setup {
     let desk = Desk::with(&[("FIXTURE_BAD", how)]);
-    Setup::on(desk, Way::Gateway(Carrier::Stdio), Carrier::Stdio, Era::Legacy)
+    Setup::on(
+        desk,
+        Way::Gateway(Carrier::Stdio),
+        Carrier::Stdio,
+        Era::Legacy,
+    )
 }
 
 fn silent(setup: &Setup) -> Client {
@@ -36,7 +41,11 @@ fn noise_and_floods_and_broken_frames_do_not_reach_the_client() {
         let mut client = setup.client();
         let sent = client.start("charge", &order(), &json!({}));
         let (asides, heard) = client.hear_all(sent);
-        assert_eq!(told(&heard), Told::Outcome("charge 1".to_owned()), "{how}: {heard:?}");
+        assert_eq!(
+            told(&heard),
+            Told::Outcome("charge 1".to_owned()),
+            "{how}: {heard:?}"
+        );
         are_messages(&asides);
         let memory = client.child().memory();
         assert!(memory < MEMORY_MAX, "{how}: {memory} bytes");
@@ -50,7 +59,11 @@ fn the_second_answer_to_a_call_is_nobodys() {
     for count in 1..=2 {
         let sent = client.start("charge", &order(), &json!({}));
         let (asides, heard) = client.hear_all(sent);
-        assert_eq!(told(&heard), Told::Outcome(format!("charge {count}")), "{heard:?}");
+        assert_eq!(
+            told(&heard),
+            Told::Outcome(format!("charge {count}")),
+            "{heard:?}"
+        );
         are_messages(&asides);
     }
     let sent = client.send("ping", json!({}));
@@ -92,7 +105,10 @@ fn a_server_that_never_answers_holds_nobody() {
     for how in ["silent", "deaf"] {
         let setup = setup(how);
         let mut client = silent(&setup);
-        client.send("initialize", json!({"protocolVersion": crate::wire::LEGACY, "capabilities": {}}));
+        client.send(
+            "initialize",
+            json!({"protocolVersion": crate::wire::LEGACY, "capabilities": {}}),
+        );
         client.child().close();
         client.child().wait();
     }
@@ -124,8 +140,16 @@ fn half_an_answer_is_a_doubt() {
             if fault == "exit-after" && upstream == Carrier::Http {
                 continue;
             }
-            assert_eq!(told(&client.call("charge", &order())), Told::Doubt, "{fault}");
-            assert_eq!(told(&client.call("charge", &order())), Told::Doubt, "{fault}");
+            assert_eq!(
+                told(&client.call("charge", &order())),
+                Told::Doubt,
+                "{fault}"
+            );
+            assert_eq!(
+                told(&client.call("charge", &order())),
+                Told::Doubt,
+                "{fault}"
+            );
             assert_eq!(setup.desk.effects(), 1, "{fault}");
         }
     }
@@ -142,7 +166,11 @@ fn a_server_that_dies_before_the_effect_is_a_doubt_too() {
     assert_eq!(setup.desk.effects(), 0);
     setup.resolve_not_done();
     let heard = client.call("charge", &order());
-    assert_eq!(told(&heard), Told::Outcome("charge 1".to_owned()), "{heard:?}");
+    assert_eq!(
+        told(&heard),
+        Told::Outcome("charge 1".to_owned()),
+        "{heard:?}"
+    );
 }
 
 /// Others go on while one is dead: reads do not wait for a doubt.
@@ -154,8 +182,16 @@ fn a_server_that_died_is_started_again_for_what_comes_next() {
         let mut client = setup.client();
         assert_eq!(told(&client.call("charge", &order())), Told::Doubt);
         let heard = client.call("charge", &json!({"order_id": "o-8"}));
-        assert_eq!(told(&heard), Told::Outcome("charge 2".to_owned()), "{heard:?}");
+        assert_eq!(
+            told(&heard),
+            Told::Outcome("charge 2".to_owned()),
+            "{heard:?}"
+        );
         assert_eq!(setup.desk.starts().len(), 2);
-        assert_eq!(setup.desk.received_of("charge"), 2, "nothing was sent again");
+        assert_eq!(
+            setup.desk.received_of("charge"),
+            2,
+            "nothing was sent again"
+        );
     }
 }

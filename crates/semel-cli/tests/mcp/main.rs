@@ -16,9 +16,9 @@ mod legs;
 mod matrix;
 mod policies;
 mod repeats;
-mod setup;
 #[expect(dead_code, reason = "the rest is for the tests of `semel serve`")]
 #[path = "../serve/server.rs"]
 mod server;
+mod setup;
 mod transparency;
 mod wire;

@@ -177,12 +177,20 @@ fn cell(way: Way, upstream: Carrier, era: Era, fault: Fault, retry: Retry) {
     } else {
         assert_eq!(retried, Told::Doubt, "{place}: {heard:?}");
         // It stays one however often it is asked.
-        assert_eq!(told(&again.call("charge", &order())), Told::Doubt, "{place}");
+        assert_eq!(
+            told(&again.call("charge", &order())),
+            Told::Doubt,
+            "{place}"
+        );
         assert_eq!(setup.desk.effects(), 1, "{place}");
         setup.resolve_not_done();
         let sent = again.start("charge", &order(), &second);
         let heard = again.hear(sent);
-        assert_eq!(told(&heard), Told::Outcome("charge 2".to_owned()), "{place}: {heard:?}");
+        assert_eq!(
+            told(&heard),
+            Told::Outcome("charge 2".to_owned()),
+            "{place}: {heard:?}"
+        );
     }
     drop(keep);
     // Whoever has the result and asks again wants it again.
@@ -190,7 +198,11 @@ fn cell(way: Way, upstream: Carrier, era: Era, fault: Fault, retry: Retry) {
     let sent = again.start("charge", &order(), &named("toolu_9"));
     let heard = again.hear(sent);
     let expected = Told::Outcome(format!("charge {}", before + 1));
-    assert_eq!(told(&heard), expected, "{place}: an intended repeat: {heard:?}");
+    assert_eq!(
+        told(&heard),
+        expected,
+        "{place}: an intended repeat: {heard:?}"
+    );
 }
 
 fn row(way: Way, upstream: Carrier, era: Era, fault: Fault) {

@@ -35,16 +35,26 @@ fn an_idempotent_tool_runs_again_in_doubt() {
     let mut client = setup.client();
     client.call("set_label", &order());
     let heard = client.call("set_label", &order());
-    assert_eq!(told(&heard), Told::Outcome("set_label 2".to_owned()), "{heard:?}");
+    assert_eq!(
+        told(&heard),
+        Told::Outcome("set_label 2".to_owned()),
+        "{heard:?}"
+    );
 }
 
 #[test]
 fn a_business_key_is_one_effect_however_it_is_worded() {
-    let setup = configured("[mcp.tools.charge]\nkey_from = [\"/order_id\"]\nfingerprint_ignore = [\"/note\"]\n");
+    let setup = configured(
+        "[mcp.tools.charge]\nkey_from = [\"/order_id\"]\nfingerprint_ignore = [\"/note\"]\n",
+    );
     let call = |note: &str, amount: u32| json!({"order_id": "o-7", "amount": amount, "note": note});
     for note in ["for the books", "as agreed", "again, please"] {
         let heard = setup.client().call("charge", &call(note, 5));
-        assert_eq!(told(&heard), Told::Outcome("charge 1".to_owned()), "{heard:?}");
+        assert_eq!(
+            told(&heard),
+            Told::Outcome("charge 1".to_owned()),
+            "{heard:?}"
+        );
     }
     let heard = setup.client().call("charge", &call("for the books", 6));
     let error = heard.error();
@@ -61,7 +71,11 @@ fn an_explicit_key_is_one_effect() {
         let mut client = setup.client();
         let sent = client.start("charge", &order(), &key);
         let heard = client.hear(sent);
-        assert_eq!(told(&heard), Told::Outcome("charge 1".to_owned()), "{heard:?}");
+        assert_eq!(
+            told(&heard),
+            Told::Outcome("charge 1".to_owned()),
+            "{heard:?}"
+        );
     }
     let mut client = setup.client();
     let sent = client.start("charge", &json!({"order_id": "o-8"}), &key);
@@ -79,7 +93,11 @@ fn a_pinned_key_makes_a_doubt_safe_to_send_again() {
     client.call("pay", &filled_in("made-up-1"));
     assert_eq!(setup.desk.effects(), 1);
     let heard = client.call("pay", &filled_in("made-up-2"));
-    assert_eq!(told(&heard), Told::Outcome("paid before".to_owned()), "{heard:?}");
+    assert_eq!(
+        told(&heard),
+        Told::Outcome("paid before".to_owned()),
+        "{heard:?}"
+    );
     assert_eq!(setup.desk.effects(), 1);
     // What is meant to happen again gets a key of its own.
     let heard = client.call("pay", &filled_in("made-up-3"));
@@ -106,19 +124,32 @@ fn a_challenged_tool_asks_once_before_it_acts_again() {
     let heard = client.call("charge", &order());
     assert_eq!(told(&heard), Told::Outcome("charge 1".to_owned()));
     let challenged = client.call("charge", &order());
-    assert_eq!(told(&challenged), Told::Held("challenged".to_owned()), "{challenged:?}");
+    assert_eq!(
+        told(&challenged),
+        Told::Held("challenged".to_owned()),
+        "{challenged:?}"
+    );
     assert_eq!(setup.desk.effects(), 1);
     // The answer says what to call next: the argument is the word in quotes.
     let text = challenged.result()["content"][0]["text"].to_string();
     let said = text.split("semel_repeat").nth(1).expect("it says how");
-    let key = said.split(['"', '`', ' ', '=', '\\', ',']).find(|part| part.len() > 8);
+    let key = said
+        .split(['"', '`', ' ', '=', '\\', ','])
+        .find(|part| part.len() > 8);
     let mut meant = order();
     meant["semel_repeat"] = json!(key.expect("it says which"));
     let heard = client.call("charge", &meant);
-    assert_eq!(told(&heard), Told::Outcome("charge 2".to_owned()), "{heard:?}");
+    assert_eq!(
+        told(&heard),
+        Told::Outcome("charge 2".to_owned()),
+        "{heard:?}"
+    );
     assert_eq!(setup.desk.effects(), 2);
     let received = setup.desk.received();
-    assert!(!format!("{received:?}").contains("semel_repeat"), "it is ours alone");
+    assert!(
+        !format!("{received:?}").contains("semel_repeat"),
+        "it is ours alone"
+    );
 }
 
 #[test]
@@ -132,7 +163,13 @@ fn what_a_server_says_of_a_lost_connection_is_a_doubt() {
 
 #[test]
 fn errors_of_the_protocol_are_doubts_unless_they_say_that_nothing_was_done() {
-    for (code, effects) in [(-32603, 1), (-32000, 1), (1234, 1), (-32601, 2), (-32600, 2)] {
+    for (code, effects) in [
+        (-32603, 1),
+        (-32000, 1),
+        (1234, 1),
+        (-32601, 2),
+        (-32600, 2),
+    ] {
         let setup = Setup::new(Way::Gateway(Carrier::Stdio), Carrier::Stdio, Era::Legacy);
         let mut client = setup.client();
         let mut failing = order();
@@ -140,7 +177,11 @@ fn errors_of_the_protocol_are_doubts_unless_they_say_that_nothing_was_done() {
         let first = told(&client.call("fail", &failing));
         assert_eq!(first, Told::Error(code));
         let second = told(&client.call("fail", &failing));
-        let expected = if effects == 1 { Told::Doubt } else { Told::Error(code) };
+        let expected = if effects == 1 {
+            Told::Doubt
+        } else {
+            Told::Error(code)
+        };
         assert_eq!(second, expected, "{code}");
         assert_eq!(setup.desk.effects(), effects, "{code}");
     }

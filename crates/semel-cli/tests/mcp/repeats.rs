@@ -16,7 +16,6 @@ const WAYS: [(Carrier, Carrier); 4] = [
 fn everywhere(play: impl Fn(&Setup)) {
     for (front, upstream) in WAYS {
         for era in [Era::Legacy, Era::Modern] {
-            eprintln!("{front:?} to {upstream:?}, {era:?}");
             play(&Setup::new(Way::Gateway(front), upstream, era));
         }
     }
@@ -28,8 +27,12 @@ fn whoever_got_the_result_gets_another_one() {
         let mut client = setup.client();
         for count in 1..=4 {
             let heard = client.call("charge", &order());
-            assert_eq!(told(&heard), Told::Outcome(format!("charge {count}")), "{heard:?}");
-            assert_eq!(setup.desk.effects(), count);
+            assert_eq!(
+                told(&heard),
+                Told::Outcome(format!("charge {count}")),
+                "{setup}: {heard:?}"
+            );
+            assert_eq!(setup.desk.effects(), count, "{setup}");
         }
     });
 }
@@ -39,9 +42,13 @@ fn another_client_after_a_delivered_result_acts() {
     everywhere(|setup| {
         for count in 1..=3 {
             let heard = setup.client().call("charge", &order());
-            assert_eq!(told(&heard), Told::Outcome(format!("charge {count}")), "{heard:?}");
+            assert_eq!(
+                told(&heard),
+                Told::Outcome(format!("charge {count}")),
+                "{setup}: {heard:?}"
+            );
         }
-        assert_eq!(setup.desk.effects(), 3);
+        assert_eq!(setup.desk.effects(), 3, "{setup}");
     });
 }
 
@@ -52,8 +59,8 @@ fn a_delivered_failure_is_tried_again() {
         for count in 1..=3 {
             let heard = client.call("decline", &order());
             let declined = Told::Failed("the card was declined".to_owned());
-            assert_eq!(told(&heard), declined, "{heard:?}");
-            assert_eq!(setup.desk.received_of("decline"), count);
+            assert_eq!(told(&heard), declined, "{setup}: {heard:?}");
+            assert_eq!(setup.desk.received_of("decline"), count, "{setup}");
         }
     });
 }
@@ -66,9 +73,13 @@ fn one_call_id_is_one_call() {
         for _ in 0..3 {
             let sent = client.start("charge", &order(), &id);
             let heard = client.hear(sent);
-            assert_eq!(told(&heard), Told::Outcome("charge 1".to_owned()), "{heard:?}");
+            assert_eq!(
+                told(&heard),
+                Told::Outcome("charge 1".to_owned()),
+                "{setup}: {heard:?}"
+            );
         }
-        assert_eq!(setup.desk.effects(), 1);
+        assert_eq!(setup.desk.effects(), 1, "{setup}");
     });
 }
 
@@ -89,11 +100,15 @@ fn identical_calls_in_flight_are_one() {
         setup.desk.release();
         let heard = [client.hear(first), client.hear(second)];
         for heard in &heard {
-            assert_eq!(told(heard), Told::Outcome("charge 1".to_owned()), "{heard:?}");
+            assert_eq!(
+                told(heard),
+                Told::Outcome("charge 1".to_owned()),
+                "{setup}: {heard:?}"
+            );
         }
         let receipt = &heard[1].result()["_meta"]["dev.semel/effect"];
-        assert_eq!(receipt["outcome"], "joined", "{receipt}");
-        assert_eq!(setup.desk.effects(), 2);
+        assert_eq!(receipt["outcome"], "joined", "{setup}: {receipt}");
+        assert_eq!(setup.desk.effects(), 2, "{setup}");
     });
 }
 
@@ -111,7 +126,7 @@ fn a_client_that_gives_up_silently_is_taken_for_a_new_wish() {
     client.hear(given_up);
     let heard = client.call("charge", &order());
     assert_eq!(told(&heard), Told::Outcome("charge 2".to_owned()));
-    assert_eq!(setup.desk.effects(), 2);
+    assert_eq!(setup.desk.effects(), 2, "{setup}");
 }
 
 /// Two principals, or two servers, never share an effect; two conversations that say who they are do not, either.
@@ -124,7 +139,13 @@ fn conversations_are_apart() {
     let first = client.start("charge", &order(), &hint("a"));
     setup.desk.wait_for_effects(1);
     let second = client.start("charge", &order(), &hint("b"));
-    assert_eq!(told(&client.hear(second)), Told::Outcome("charge 2".to_owned()));
+    assert_eq!(
+        told(&client.hear(second)),
+        Told::Outcome("charge 2".to_owned())
+    );
     setup.desk.release();
-    assert_eq!(told(&client.hear(first)), Told::Outcome("charge 1".to_owned()));
+    assert_eq!(
+        told(&client.hear(first)),
+        Told::Outcome("charge 1".to_owned())
+    );
 }

@@ -1,5 +1,6 @@
 //! A server, and the way to it: with the gateway between, or without.
 
+use std::fmt;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -9,6 +10,10 @@ use crate::desk::{Desk, Era, Remote};
 use crate::http::Address;
 use crate::server::Server;
 use crate::wire::{Client, Heard};
+
+/// Names another program that is started with the gateway's words: one that only passes everything on shows that
+/// these tests can fail.
+const ANOTHER_GATEWAY: &str = "SEMEL_TEST_GATEWAY";
 
 /// What carries messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,16 @@ pub(crate) struct Setup {
     way: Way,
     remote: Option<Remote>,
     gateway: Option<Server>,
+}
+
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let upstream = self
+            .remote
+            .as_ref()
+            .map_or(Carrier::Stdio, |_| Carrier::Http);
+        write!(f, "{:?} to {upstream:?}, {:?}", self.way, self.era)
+    }
 }
 
 impl Setup {
@@ -77,6 +92,17 @@ impl Setup {
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut command = self.desk.world().command(&words);
+        if let Some(other) = std::env::var_os(ANOTHER_GATEWAY) {
+            let env: Vec<_> = command.get_envs().collect();
+            let mut instead = Command::new(other);
+            instead.args(&words).env_clear();
+            instead.envs(
+                env.iter()
+                    .filter_map(|(name, value)| Some((name, (*value)?))),
+            );
+            instead.current_dir(self.desk.world().path(""));
+            command = instead;
+        }
         self.desk.furnish(&mut command);
         command
     }
@@ -102,9 +128,7 @@ impl Setup {
         match (self.address(), self.way) {
             (Some(address), _) => Client::http(&address, self.era),
             (None, Way::Direct) => Client::stdio(&mut self.desk.server(), self.era),
-            (None, Way::Gateway(_)) => {
-                Client::stdio(&mut self.gateway_command(false), self.era)
-            }
+            (None, Way::Gateway(_)) => Client::stdio(&mut self.gateway_command(false), self.era),
         }
     }
 
@@ -166,7 +190,10 @@ impl Setup {
     #[track_caller]
     pub(crate) fn resolve_not_done(&self) {
         let records = self.records();
-        let doubts: Vec<_> = records.iter().filter(|it| it["state"] == "doubtful").collect();
+        let doubts: Vec<_> = records
+            .iter()
+            .filter(|it| it["state"] == "doubtful")
+            .collect();
         assert_eq!(doubts.len(), 1, "{records:?}");
         let key = doubts[0]["key"].as_str().expect("a key is text");
         let words = ["resolve", key, "--not-done", "--yes"];

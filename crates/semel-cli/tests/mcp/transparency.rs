@@ -57,7 +57,9 @@ impl Writer {
             1 => self.pick(&TEXTS).to_owned(),
             2 => self.pick(&["true", "false", "null"]).to_owned(),
             3 => {
-                let items: Vec<_> = (0..self.0.below(4)).map(|_| self.value(depth - 1)).collect();
+                let items: Vec<_> = (0..self.0.below(4))
+                    .map(|_| self.value(depth - 1))
+                    .collect();
                 let space = self.space();
                 format!("[{space}{}]", items.join(&format!(",{space}")))
             }
@@ -133,7 +135,10 @@ fn played(front: Option<Carrier>, upstream: Carrier, era: Era) {
             r#"{{"jsonrpc":"2.0","odd":{odd},"id":{id},"method":"x/odd","params":{params}}}"#
         );
         let (_, heard) = raw(&mut client, &text, &id);
-        let arrived = heard.result()["raw"].as_str().unwrap_or_default().to_owned();
+        let arrived = heard.result()["raw"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         if same_ids {
             assert_eq!(arrived, text, "{place}");
         } else {
@@ -144,9 +149,8 @@ fn played(front: Option<Carrier>, upstream: Carrier, era: Era) {
         let result = writer.object(3, "");
         let quoted = Value::String(result.clone()).to_string();
         let params = writer.params(era, &format!(r#""raw":{quoted}"#));
-        let text = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"fixture/reply","params":{params}}}"#
-        );
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"fixture/reply","params":{params}}}"#);
         let (_, heard) = raw(&mut client, &text, &id);
         let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
         assert_eq!(heard, Heard::Message(expected), "{place}");
@@ -156,9 +160,8 @@ fn played(front: Option<Carrier>, upstream: Carrier, era: Era) {
         );
         let quoted = Value::String(aside.clone()).to_string();
         let params = writer.params(era, &format!(r#""raw":{quoted}"#));
-        let text = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"fixture/tell","params":{params}}}"#
-        );
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"fixture/tell","params":{params}}}"#);
         let (asides, _) = raw(&mut client, &text, &id);
         assert!(asides.contains(&aside), "{place}: {aside} in {asides:?}");
     }
@@ -179,7 +182,10 @@ fn told_as_it_was(client: &mut Client, setup: &Setup, writer: &mut Writer, place
     }
     client.ask("x/done", json!({}));
     let received = setup.desk.received();
-    let arrived: Vec<_> = received.iter().filter_map(|line| line["raw"].as_str()).collect();
+    let arrived: Vec<_> = received
+        .iter()
+        .filter_map(|line| line["raw"].as_str())
+        .collect();
     for text in &texts {
         assert!(arrived.contains(&text.as_str()), "{place}: {text}");
     }
@@ -261,7 +267,8 @@ fn a_call_that_says_two_things_is_refused() {
         ] {
             let first = format!(r#""name":"charge","arguments":{arguments}"#);
             let params = writer.params(era, &first);
-            let text = format!(r#"{{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{params}}}"#);
+            let text =
+                format!(r#"{{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{params}}}"#);
             let (_, heard) = raw(&mut client, &text, "77");
             heard.error();
         }

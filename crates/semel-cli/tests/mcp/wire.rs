@@ -263,10 +263,6 @@ impl Client {
         }
     }
 
-    pub(crate) fn is_stdio(&self) -> bool {
-        matches!(self.link, Link::Pipe(_))
-    }
-
     fn with_meta(&self, mut params: Value) -> Value {
         if self.era == Era::Modern {
             let meta = params["_meta"].take();
@@ -336,7 +332,9 @@ impl Pipe {
     fn write(&mut self, text: &str) {
         let stdin = self.stdin.as_mut().expect("it is open");
         let line = format!("{text}\n");
-        let _ = stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush());
+        let _ = stdin
+            .write_all(line.as_bytes())
+            .and_then(|()| stdin.flush());
     }
 
     /// Takes the next line; none when the child has closed its output.
@@ -503,7 +501,10 @@ impl Web {
             let chunk = connection.chunk().expect("the stream goes on");
             let chunk = chunk.expect("the stream goes on");
             let chunk = String::from_utf8(chunk).expect("it is text");
-            if let Some(text) = events(&chunk).into_iter().find(|text| text.contains(wanted)) {
+            if let Some(text) = events(&chunk)
+                .into_iter()
+                .find(|text| text.contains(wanted))
+            {
                 return text;
             }
         }
@@ -555,6 +556,8 @@ impl<'a> Envelope<'a> {
 /// Says whether a message answers the request with this id.
 fn is_answer(text: &str, id: &Value) -> bool {
     let envelope = Envelope::of(text);
-    let found = envelope.id.map(|raw| serde_json::from_str::<Value>(raw.get()));
+    let found = envelope
+        .id
+        .map(|raw| serde_json::from_str::<Value>(raw.get()));
     envelope.method.is_none() && matches!(found, Some(Ok(found)) if found == *id)
 }

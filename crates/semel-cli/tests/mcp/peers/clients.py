@@ -3,23 +3,17 @@
 Usage: clients.py SEMEL PEERS   (PEERS is what `setup` prints)
 
 The server holds the first answer back until the client has asked again. Then the client, which has its result,
-asks once more. So without Semel there are three effects (or more, where a client is less patient), with it two: none is repeated,
-and none is swallowed.
+asks once more. So without Semel there are three effects, or more where a client is less patient; with it there are
+two: none is repeated, and none is swallowed.
 """
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-FIXTURE = os.path.join(os.path.dirname(HERE), "fixture", "server.py")
-
-# What hangs is a failure, too.
-PATIENCE_SECONDS = 120
+from world import FIXTURE, HERE, PATIENCE_SECONDS, free_port, listens, read, wait_for
 
 
 def clients(peers):
@@ -103,37 +97,6 @@ class World:
         """Returns what everybody wrote to standard error."""
         logs = (self.path(f"log-{number}") for number in range(len(self.started)))
         return "\n".join(filter(None, (read(log) for log in logs)))
-
-
-def read(path):
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
-def listens(port):
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-        return True
-    except ConnectionRefusedError:
-        return False
-
-
-def wait_for(look):
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not (found := look()):
-        if time.monotonic() > end:
-            raise SystemExit("clients: something never came")
-        time.sleep(0.01)
-    return found
 
 
 def play(semel, how, era, client):
