@@ -103,6 +103,8 @@ impl Setup {
             instead.current_dir(self.desk.world().path(""));
             command = instead;
         }
+        // Where it listens is news that nobody needs who chose the place.
+        command.env("SEMEL_MCP_LOG", "info");
         self.desk.furnish(&mut command);
         command
     }
