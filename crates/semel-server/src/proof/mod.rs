@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
 use semel::core::identity::Observation;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 pub(crate) use self::stream::Watched;
 
@@ -36,6 +36,10 @@ const LOOK_FIRST: Duration = Duration::from_millis(1);
 
 /// The longest pause between two looks.
 const LOOK_LAST: Duration = Duration::from_millis(500);
+
+/// How long a call waits for the proof that the answer to an identical one before it was received: peers put their
+/// acknowledgements off for a moment (Linux: 40 ms), in the hope of something to send with them.
+const PROOF_WAIT: Duration = Duration::from_millis(60);
 
 /// Whoever wants to know what became of an answer.
 pub(crate) trait Witness: Send + Sync {
@@ -74,6 +78,31 @@ impl Proofs {
             let line = line.upgrade();
             line.is_some_and(|line| line.look() == Proved::NotYet)
         });
+    }
+
+    /// Waits a moment for the proofs of answers to the same call that were given by now. Whoever got one and calls again
+    /// from elsewhere wants another effect, and must not be judged before its acknowledgement is here.
+    pub(crate) async fn settle(&self, about: u64) {
+        let deadline = Instant::now() + PROOF_WAIT;
+        let mut pause = LOOK_FIRST;
+        self.look();
+        let mut given: Vec<_> = {
+            let waiting = locked(&self.0);
+            let lines = waiting.lines.iter().filter_map(Weak::upgrade);
+            lines
+                .filter_map(|line| Some((line.given(about)?, line)))
+                .collect()
+        };
+        while !given.is_empty() && Instant::now() < deadline {
+            sleep(pause).await;
+            pause *= 2;
+            given.retain(|(call, line)| {
+                let is_newest = line
+                    .given(about)
+                    .is_some_and(|newest| Arc::ptr_eq(&newest, call));
+                is_newest && line.look() == Proved::NotYet
+            });
+        }
     }
 
     fn add(&self, line: Weak<Inner>) {
@@ -121,6 +150,8 @@ struct Inner {
 /// The newest answer on a connection.
 struct Answer {
     call: Arc<dyn Witness>,
+    /// What it answers: the same for identical calls.
+    about: u64,
     stage: Stage,
 }
 
@@ -155,10 +186,11 @@ enum Proved {
 }
 
 impl Line {
-    /// Makes the body of the answer to the newest request one that tells what becomes of it.
-    pub(crate) fn watched(&self, body: Body, call: Arc<dyn Witness>) -> Body {
+    /// Makes the body of the answer to the newest request one that tells what becomes of it. `about` is the same for
+    /// identical calls.
+    pub(crate) fn watched(&self, body: Body, call: Arc<dyn Witness>, about: u64) -> Body {
         let stage = Stage::Begun;
-        *locked(&self.0.newest) = Some(Answer { call, stage });
+        *locked(&self.0.newest) = Some(Answer { call, about, stage });
         let is_over = body.is_end_stream();
         if is_over {
             self.ended();
@@ -261,6 +293,15 @@ impl Line {
 }
 
 impl Inner {
+    /// Returns the call of the newest answer, if all of it was given and it is about this.
+    fn given(&self, about: u64) -> Option<Arc<dyn Witness>> {
+        let newest = locked(&self.newest);
+        let answer = newest.as_ref().filter(|answer| {
+            answer.about == about && !matches!(answer.stage, Stage::Begun | Stage::Proved)
+        });
+        answer.map(|answer| Arc::clone(&answer.call))
+    }
+
     fn written(&self, answer: &mut Answer) {
         let overtaken = self.look.has_sent();
         answer.stage = Stage::Written { overtaken };

@@ -92,7 +92,7 @@ async fn answer(
     axum::Extension(line): axum::Extension<Line>,
 ) -> Response {
     let body = Body::from(vec![b'x'; size]);
-    Response::new(line.watched(body, seen.begin()))
+    Response::new(line.watched(body, seen.begin(), 0))
 }
 
 async fn service(size: usize) -> Service {
@@ -346,7 +346,7 @@ async fn where_nobody_says_what_was_taken_going_on_proves_it_and_closing_does_no
         let (line, seen) = unsaid();
         let (ours, mut theirs) = tokio::io::duplex(64);
         let mut stream = Watched::new(ours, line.clone());
-        let body = line.watched(Body::from("answer"), seen.begin());
+        let body = line.watched(Body::from("answer"), seen.begin(), 0);
         let bytes = axum::body::to_bytes(body, 64).await.expect("it is whole");
         assert_eq!(seen.of(0), []);
         stream.write_all(&bytes).await.expect("there is room");

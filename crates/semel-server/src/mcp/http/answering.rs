@@ -33,6 +33,8 @@ const ALIVE: &[u8] = b": alive\n\n";
 pub(super) struct Answering {
     /// The request's id, as its client wrote it.
     pub(super) id: String,
+    /// The same for identical calls.
+    pub(super) about: u64,
     /// What comes on the way.
     pub(super) asides: mpsc::Receiver<Message>,
     pub(super) last: Last,
@@ -88,8 +90,9 @@ impl Answering {
             Last::Call(call) => Some(Arc::clone(call) as Arc<dyn Witness>),
             Last::Server(_) => None,
         };
+        let about = self.about;
         let watched = |body: Body| match (&line, witness) {
-            (Some(line), Some(call)) => line.watched(body, call),
+            (Some(line), Some(call)) => line.watched(body, call, about),
             _ => body,
         };
         let first = loop {

@@ -19,12 +19,14 @@ mod tests;
 pub(super) mod upstream;
 mod visit;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::edit;
 use super::message::{Kind, Message};
 
 /// Returns the id of the request that a message cancels, as it was written.
@@ -40,6 +42,18 @@ pub(super) fn cancelled(message: &Message) -> Option<String> {
     }
     let params: Params<'_> = serde_json::from_str(message.params()?).ok()?;
     Some(params.request_id.get().to_owned())
+}
+
+/// Returns a number that is the same for identical calls on one's behalf. Two others may have the same: it only says for
+/// whose proof of receipt it is worth waiting.
+fn about(principal: Option<&str>, message: &Message) -> u64 {
+    let params = message.params().unwrap_or("{}");
+    let mut hasher = DefaultHasher::new();
+    principal.hash(&mut hasher);
+    message.method().hash(&mut hasher);
+    edit::get(params, &["name"]).hash(&mut hasher);
+    edit::get(params, &["arguments"]).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Makes an answer of a result or an error that was written somewhere else.

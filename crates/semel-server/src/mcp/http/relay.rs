@@ -20,7 +20,7 @@ use super::desk::{Asked, Desk};
 use super::front::{By, Came, Front, Refused};
 use super::headers::{SESSION, passed_on};
 use super::upstream::HttpUpstream;
-use super::{cancelled, locked};
+use super::{about, cancelled, locked};
 use crate::mcp::message::{Kind, Message};
 use crate::mcp::upstream::{Headers, Upstream, WAITING_MAX};
 use crate::outbound::Lost;
@@ -108,6 +108,7 @@ impl<D: Desk> Relay<D> {
     async fn take(&self, front: &Front<D>, request: Message, by: By, whose: String) -> Response {
         let session = self.session(front, &whose);
         let (sender, asides) = mpsc::channel(WAITING_MAX);
+        let about = about(by.principal.as_deref(), &request);
         let asked = Asked {
             headers: Headers(by.headers),
             principal: by.principal,
@@ -115,11 +116,12 @@ impl<D: Desk> Relay<D> {
         };
         let id = request.id().unwrap_or("null").to_owned();
         // Whoever got an answer by now is known to have it.
-        front.proofs.look();
+        front.proofs.settle(about).await;
         let call = front.desk.take(&session, request, asked);
         self.calls.enter(whose, id.clone(), &call);
         let answering = Answering {
             id,
+            about,
             asides,
             last: Last::Call(call),
             prefers_events: false,

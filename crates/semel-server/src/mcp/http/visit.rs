@@ -18,7 +18,7 @@ use super::headers::Learned;
 use super::relay::Unchanged;
 use super::renamed::{Names, Renamed};
 use super::routes::{Routes, Streams};
-use super::{cancelled, locked};
+use super::{about, cancelled, locked};
 use crate::mcp::edit;
 use crate::mcp::message::Message;
 use crate::mcp::upstream::{Headers, Lost, Pending, Upstream};
@@ -162,6 +162,7 @@ impl<D: Desk> Visit<D> {
             last,
             waits,
         } = streams;
+        let about = about(by.principal.as_deref(), &message);
         let last = if front.desk.takes(&message) {
             let asked = Asked {
                 headers: Headers(by.headers.clone()),
@@ -169,7 +170,7 @@ impl<D: Desk> Visit<D> {
                 asides: Some(sender),
             };
             // Whoever got an answer by now is known to have it.
-            front.proofs.look();
+            front.proofs.settle(about).await;
             let call = front.desk.take(&self.session, message, asked);
             self.calls.enter(String::new(), id.clone(), &call);
             let routes = Arc::clone(&self.routes);
@@ -182,6 +183,7 @@ impl<D: Desk> Visit<D> {
         };
         Ok(Answering {
             id,
+            about,
             asides,
             last,
             prefers_events: !self.id.is_empty(),

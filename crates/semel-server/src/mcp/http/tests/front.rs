@@ -127,6 +127,19 @@ async fn the_answer_before_is_proved_when_the_next_call_is_judged() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_whose_acknowledgement_is_put_off_is_waited_for() {
+    let (gate, _peer) = gate(|_| Act::Say(json("", ANSWER))).await;
+    // A connection on which both sides took turns puts its acknowledgements off.
+    let (used, other) = (gate.client(), gate.client());
+    for number in 0..10 {
+        let client = if number % 2 == 0 { &used } else { &other };
+        assert_eq!(client.post(&[], CALL).await.text().await, ANSWER);
+        let calls = gate.desk.until(|calls| calls.len() > number).await;
+        assert_eq!(calls[number].unproved, 0, "{calls:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_comes_before_the_answer_makes_it_events() {
     let aside = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#;
