@@ -41,6 +41,9 @@ const LOOK_LAST: Duration = Duration::from_millis(500);
 /// acknowledgements off for a moment (Linux: 40 ms), in the hope of something to send with them.
 const PROOF_WAIT: Duration = Duration::from_millis(60);
 
+/// The longest pause between two looks meanwhile.
+const PROOF_LOOK: Duration = Duration::from_millis(5);
+
 /// Whoever wants to know what became of an answer.
 pub(crate) trait Witness: Send + Sync {
     /// Takes note of something that was seen.
@@ -95,7 +98,7 @@ impl Proofs {
         };
         while !given.is_empty() && Instant::now() < deadline {
             sleep(pause).await;
-            pause *= 2;
+            pause = (pause * 2).min(PROOF_LOOK);
             given.retain(|(call, line)| {
                 let is_newest = line
                     .given(about)
