@@ -357,7 +357,8 @@ async fn where_nobody_says_what_was_taken_going_on_proves_it_and_closing_does_no
         } else {
             drop(theirs);
         }
-        stream.read(&mut [0; 8]).await.expect("it can be read");
+        let count = stream.read(&mut [0; 8]).await.expect("it can be read");
+        assert_eq!(count > 0, goes_on);
         assert_eq!(seen.of(0), [Observation::Written, last]);
         assert_eq!(Exchange::of(seen.of(0)), exchange);
     }

@@ -30,7 +30,6 @@ use crate::{Auth, Stop};
 /// What was seen of one call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    pub(super) id: String,
     pub(super) principal: Option<String>,
     pub(super) seen: Vec<Observation>,
     /// How many calls before it were not known to be delivered when it was judged.
@@ -107,7 +106,6 @@ impl Desk for FakeDesk {
             let unproved = number - all.iter().filter(is_delivered).count();
             all.push(Seen {
                 unproved,
-                id: request.id().unwrap_or_default().to_owned(),
                 principal: asked.principal.clone(),
                 ..Seen::default()
             });
