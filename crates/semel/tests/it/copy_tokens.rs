@@ -219,13 +219,13 @@ async fn a_database_is_closed_after_those_who_make_tokens_are_done() {
 async fn a_database_that_was_made_before_there_were_tokens_gets_their_table() {
     let cluster = Cluster::shared();
     let url = cluster.database();
-    settle(&Engine::open(&url).await.expect("it opens"), "order-7").await;
     let name = url.rsplit('/').next().expect("a database");
-    cluster.sql(
-        name,
-        "DROP TABLE semel.tokens; UPDATE semel.meta SET value = '1' WHERE name = 'format'",
-    );
+    cluster.sql(name, "CREATE SCHEMA semel");
+    cluster.sql(name, include_str!("../../src/store/postgres/schema/1.sql"));
+    let format = "UPDATE semel.meta SET value = '1' WHERE name = 'format'";
+    cluster.sql(name, format);
     let engine = Engine::open(&url).await.expect("it opens");
+    settle(&engine, "order-7").await;
     let token = make(&engine, "a").await;
     assert_eq!(refusal(&engine, &token).await, None);
     let verified = engine.verify().await.expect("it is verified");
