@@ -11,7 +11,8 @@ use crate::wire::{Client, Heard};
 const MEMORY_MAX: u64 = 160 * 1024 * 1024;
 
 fn setup(how: &str) -> Setup {
-    let desk = Desk::with(&[("FIXTURE_BAD", how)]);
+    // What never comes is not waited for longer than it takes to see that it does not.
+    let desk = Desk::with(&[("FIXTURE_BAD", how), ("SEMEL_MCP_DRAIN", "1s")]);
     Setup::on(
         desk,
         Way::Gateway(Carrier::Stdio),
@@ -116,7 +117,7 @@ fn a_server_that_never_answers_holds_nobody() {
 
 #[test]
 fn a_call_that_is_never_answered_is_a_doubt_in_the_end() {
-    let setup = Setup::new(Way::Gateway(Carrier::Stdio), Carrier::Stdio, Era::Legacy);
+    let setup = setup("");
     setup.desk.next_fault("mute");
     let mut client = setup.client();
     let sent = client.start("charge", &order(), &json!({}));

@@ -41,7 +41,9 @@ fn whoever_got_the_result_gets_another_one() {
 fn another_client_after_a_delivered_result_acts() {
     everywhere(|setup| {
         for count in 1..=3 {
-            let heard = setup.client().call("charge", &order());
+            let mut client = setup.client();
+            let heard = client.call("charge", &order());
+            client.leave();
             assert_eq!(
                 told(&heard),
                 Told::Outcome(format!("charge {count}")),

@@ -254,6 +254,15 @@ impl Client {
         drop(sent.connection);
     }
 
+    /// Ends in good order: a child is let go when it has done what it has to do.
+    #[track_caller]
+    pub(crate) fn leave(mut self) {
+        if let Link::Pipe(pipe) = &mut self.link {
+            pipe.close();
+            pipe.wait();
+        }
+    }
+
     /// Returns the child that the client speaks to.
     #[track_caller]
     pub(crate) fn child(&mut self) -> &mut Pipe {

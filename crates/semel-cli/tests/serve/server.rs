@@ -251,6 +251,10 @@ fn listening(line: &Value) -> Option<Address> {
     let address = plain.unwrap_or(address);
     match address.strip_prefix("unix:") {
         Some(path) => Some(Address::Unix(path.into())),
-        None => Some(Address::Tcp(address.parse::<SocketAddr>().ok()?)),
+        None => {
+            // The gateway for MCP has one path, and says so.
+            let place = address.split('/').next().unwrap_or_default();
+            Some(Address::Tcp(place.parse::<SocketAddr>().ok()?))
+        }
     }
 }
