@@ -89,7 +89,7 @@ fn faults_come_once_and_as_they_are_told() {
 fn what_asks_back_acts_when_it_was_answered() {
     for (carrier, era) in ALL {
         let setup = Setup::new(Way::Direct, carrier, era);
-        let mut client = setup.client();
+        let mut client = setup.client_to_ask();
         let heard = agreed(&mut client, era);
         assert_eq!(heard, Told::Outcome("ask 1".to_owned()));
         assert_eq!(setup.desk.effects(), 1);

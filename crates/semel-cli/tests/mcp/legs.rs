@@ -7,7 +7,7 @@ use crate::setup::{Carrier, Setup, Told, Way};
 /// Each leg reaches the server, and the effect is made once for each time that somebody agreed.
 fn asked(front: Carrier, upstream: Carrier, era: Era) {
     let setup = Setup::new(Way::Gateway(front), upstream, era);
-    let mut client = setup.client();
+    let mut client = setup.client_to_ask();
     for count in 1..=2 {
         let heard = agreed(&mut client, era);
         assert_eq!(heard, Told::Outcome(format!("ask {count}")), "{era:?}");

@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::Command;
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::desk::{Desk, Era, Remote};
 use crate::http::Address;
@@ -127,10 +127,23 @@ impl Setup {
     /// Makes a client of its own; where there is nobody to speak to yet, it starts them.
     #[track_caller]
     pub(crate) fn client(&self) -> Client {
+        self.client_with(&json!({}))
+    }
+
+    /// Makes a client of its own that can be asked.
+    #[track_caller]
+    pub(crate) fn client_to_ask(&self) -> Client {
+        self.client_with(&json!({"elicitation": {}}))
+    }
+
+    #[track_caller]
+    fn client_with(&self, can: &Value) -> Client {
         match (self.address(), self.way) {
-            (Some(address), _) => Client::http(&address, self.era),
-            (None, Way::Direct) => Client::stdio(&mut self.desk.server(), self.era),
-            (None, Way::Gateway(_)) => Client::stdio(&mut self.gateway_command(false), self.era),
+            (Some(address), _) => Client::http(&address, self.era, can),
+            (None, Way::Direct) => Client::stdio(&mut self.desk.server(), self.era, can),
+            (None, Way::Gateway(_)) => {
+                Client::stdio(&mut self.gateway_command(false), self.era, can)
+            }
         }
     }
 

@@ -85,14 +85,14 @@ enum Link {
 impl Client {
     /// Starts a server or a gateway as a child, and shakes hands where that is done.
     #[track_caller]
-    pub(crate) fn stdio(command: &mut Command, era: Era) -> Self {
-        Self::greeted(Link::Pipe(Pipe::start(command)), era)
+    pub(crate) fn stdio(command: &mut Command, era: Era, capabilities: &Value) -> Self {
+        Self::greeted(Link::Pipe(Pipe::start(command)), era, capabilities)
     }
 
     /// Speaks to whoever listens there, and shakes hands where that is done.
     #[track_caller]
-    pub(crate) fn http(address: &Address, era: Era) -> Self {
-        Self::greeted(Link::Web(Web::new(address)), era)
+    pub(crate) fn http(address: &Address, era: Era, capabilities: &Value) -> Self {
+        Self::greeted(Link::Web(Web::new(address)), era, capabilities)
     }
 
     /// Starts a server or a gateway as a child, and says nothing yet.
@@ -105,13 +105,14 @@ impl Client {
             era,
             link,
             next: 1,
-            capabilities: json!({"elicitation": {}}),
+            capabilities: json!({}),
         }
     }
 
     #[track_caller]
-    fn greeted(link: Link, era: Era) -> Self {
+    fn greeted(link: Link, era: Era, capabilities: &Value) -> Self {
         let mut client = Self::new(link, era);
+        client.capabilities = capabilities.clone();
         client.greet().result();
         client
     }
