@@ -158,7 +158,7 @@ fn cell(way: Way, upstream: Carrier, era: Era, fault: Fault, retry: Retry) {
         Retry::NewGateway => {
             // Whoever still carries the call out is let finish it.
             setup.desk.release();
-            setup.end_gateway(client.filter(|_| client_lives));
+            setup.end_gateway(client);
             setup.client()
         }
         Retry::SameId | Retry::NewId | Retry::NewConnection | Retry::NewClient => {
@@ -197,10 +197,11 @@ fn cell(way: Way, upstream: Carrier, era: Era, fault: Fault, retry: Retry) {
     let before = setup.desk.effects();
     let sent = again.start("charge", &order(), &named("toolu_9"));
     let mut heard = again.hear(sent);
-    let elsewhere = carried_on && setup.is_stdio() && (!client_lives || retry == Retry::NewClient);
-    if elsewhere && setup.desk.effects() == before {
-        // The first caller was another process's: that it has gone cannot be seen from here. So one repeat is
-        // taken for its retry, which is said, and the next one is not.
+    let said_so = fault == Fault::Cancelled && (setup.is_stdio() || era == Era::Legacy);
+    let seen_to_go = said_so && !matches!(retry, Retry::NewGateway | Retry::NewClient);
+    if carried_on && !seen_to_go && setup.desk.effects() == before {
+        // That the first caller had gone was seen by another process, or only after the retry came: so one
+        // repeat is taken for its retry, which is said, and the next one is not.
         let receipt = &heard.result()["_meta"]["dev.semel/effect"];
         assert_eq!(receipt["replayed"], true, "{place}: {heard:?}");
         let sent = again.start("charge", &order(), &named("toolu_10"));

@@ -38,6 +38,8 @@ const TEXTS: [&str; 8] = [
     r#""{\"not\":\"parsed\"}""#,
 ];
 
+const HALF_A_PAIR: &str = r"\ud800 is";
+
 /// Writes values that are JSON, and nothing more can be said of them.
 struct Writer(Dice);
 
@@ -197,6 +199,10 @@ fn called_as_it_was(client: &mut Client, setup: &Setup, writer: &mut Writer, pla
         let arguments = writer.object(3, r#""order_id":"odd""#);
         let first = format!(r#""name":"charge","arguments":{arguments}"#);
         let params = writer.params(setup.era, &first);
+        if params.contains(HALF_A_PAIR) {
+            // It has no meaning that everybody shares, so no call may have it.
+            continue;
+        }
         let id = 5_000 + number;
         let text =
             format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
