@@ -18,6 +18,7 @@ from world import FIXTURE, free_port, listens, read, wait_for
 
 # Checks that a server fails by itself and the gateway passes for it, with the reason.
 BETTER = {
+    "server-session-terminated-returns-404": "the sessions of a child are the gateway's own, and end when they are told to",
     "localhost-host-rebinding-rejected": "the gateway looks at Host and Origin, whatever is behind it",
 }
 
@@ -101,7 +102,9 @@ class Run:
             # The name ends with the time.
             name = scenario[: -len("-2026-01-01T00-00-00-000Z")]
             for check in json.loads(read(os.path.join(out, scenario, "checks.json"))):
-                found[(name, check["id"], check["status"])] += 1
+                # What is only told is no result: it depends on whether an answer was streamed.
+                if check["status"] != "INFO":
+                    found[(name, check["id"], check["status"])] += 1
         if sum(found.values()) < CHECKS_MIN:
             raise SystemExit(f"conformance: only {len(found)} checks:\n{ran.stdout}\n{ran.stderr}")
         return found
