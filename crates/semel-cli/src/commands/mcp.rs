@@ -15,6 +15,7 @@ use crate::args::values;
 use crate::commands::serve;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::settings::Origin;
 use crate::table::{self, Cell};
 
 pub(crate) async fn run(context: &Context, args: &Mcp) -> Result<ExitCode, Failure> {
@@ -34,7 +35,13 @@ pub(crate) async fn run(context: &Context, args: &Mcp) -> Result<ExitCode, Failu
         timeout,
         drain,
     };
-    serve::log(settings.get("mcp.log"));
+    // Whoever starts a server wants to know where it is; a host wants no more than what is wrong.
+    let is_said = *settings.origin("mcp.log") != Origin::Default;
+    let level = match (&args.listen, is_said) {
+        (Some(_), false) => "info",
+        _ => settings.get("mcp.log"),
+    };
+    serve::log(level);
     let engine = Engine::builder().redactor(settings.redactor()?);
     let engine = engine.open(settings.store()).await?;
     match &args.listen {

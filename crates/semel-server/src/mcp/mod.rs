@@ -184,6 +184,7 @@ pub async fn serve_stdio(
 pub struct Service {
     opened: Opened<Gateway>,
     gateway: Arc<Gateway>,
+    drain: Duration,
 }
 
 #[derive(Debug)]
@@ -212,6 +213,7 @@ impl Service {
         listening: crate::Config,
     ) -> Result<Self, StartError> {
         let gateway = config.gateway(engine.clone())?;
+        let drain = config.drain;
         let behind = match config.server {
             Server::Command(command) => {
                 Behind::Children(Children::new(Box::new(Starts(command)), Visits::default()))
@@ -223,7 +225,11 @@ impl Service {
         };
         let pepper = pepper(&engine).await?;
         let opened = Opened::open(Arc::clone(&gateway), behind, engine, listening, pepper).await?;
-        Ok(Self { opened, gateway })
+        Ok(Self {
+            opened,
+            gateway,
+            drain,
+        })
     }
 
     /// Returns where clients find it.
@@ -240,7 +246,8 @@ impl Service {
 
     /// Serves until it is told to stop; returns whether everything was done by then.
     pub async fn run(self) -> bool {
-        let is_done = self.opened.run().await;
+        let drained = self.gateway.drained(self.drain);
+        let is_done = self.opened.run(drained).await;
         self.gateway.flush().await;
         is_done
     }

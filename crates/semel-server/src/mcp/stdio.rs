@@ -99,7 +99,8 @@ pub(crate) async fn serve<R, W>(
         () = client.read(&mut lines, &mut answering) => {}
         () = stop => {}
     }
-    // Whoever closed its side may still read; what runs is followed to its end.
+    // Whoever closed its side may still read, but nothing proves it any more; what runs is followed to its end.
+    calls.closed();
     let over = async { while answering.join_next().await.is_some() {} };
     if tokio::time::timeout(drain, over).await.is_err() {
         tracing::warn!("some calls had no answer yet when the gateway ended");
@@ -229,6 +230,13 @@ impl Calls {
             written.remove(0);
         }
         written.push(call);
+    }
+
+    /// Takes note that the client closed its side before these were answered.
+    fn closed(&self) {
+        for call in locked(&self.open).values() {
+            call.see(Observation::Closed);
+        }
     }
 
     /// Takes note that the client has read everything that was written.

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use semel_core::ledger::{Command, Delivery};
+use semel_core::ledger::{Command, Delivery, StateKind};
 use tokio::task::JoinSet;
 
 use super::{Inner, lock};
 use crate::engine::{Brought, Subject};
 use crate::error::Error;
-use crate::store::StoreError;
 use crate::store::group::together;
+use crate::store::{Current, StoreError};
 
 /// How long marks gather before they are stored. Whoever calls next would wait behind their sync, so it
 /// should be one for many; a crash loses what was gathered, which swallows one repeat for each.
@@ -89,11 +89,25 @@ impl Inner {
     }
 
     async fn store_mark(&self, subject: &Subject, mark: Delivery) -> Fate {
+        // A doubt is met again whatever its callers got; and whoever looks into it decides on a version, which
+        // must not change under their hands for nothing.
+        if mark == Delivery::Undelivered && self.is_doubtful(subject).await {
+            return Fate::Settled;
+        }
         let command = Command::Deliver(mark);
         let brought = Brought::default();
         match self.engine.apply(subject, &command, &brought).await {
             Err(Error::Store(StoreError::Unavailable(_) | StoreError::Unknown(_))) => Fate::Later,
             Ok(_) | Err(_) => Fate::Settled,
+        }
+    }
+
+    async fn is_doubtful(&self, subject: &Subject) -> bool {
+        match self.store().load(&subject.hash).await {
+            Ok(Current::Stored(stored)) => {
+                stored.record.kind_at(self.store().now()) == StateKind::Doubtful
+            }
+            Ok(Current::Absent(_)) | Err(_) => false,
         }
     }
 }

@@ -62,6 +62,8 @@ pub(crate) struct Gateway {
     /// What the server said of its tools.
     listed: Mutex<BTreeMap<String, Listed>>,
     own_requests: AtomicU64,
+    /// How many requests are in hand, whether their clients are there or not.
+    in_hand: watch::Sender<usize>,
     /// What plans and questions are sealed with; those from before a restart are not known again.
     seal: Seal,
 }
@@ -233,8 +235,20 @@ impl Gateway {
             about,
             listed: Mutex::default(),
             own_requests: AtomicU64::new(1),
+            in_hand: watch::Sender::new(0),
             seal: Seal::new(secret),
         })
+    }
+
+    /// Follows the calls under way to their end, for at most so long: their clients may be gone.
+    pub(crate) async fn drained(&self, limit: Duration) {
+        let mut in_hand = self.in_hand.subscribe();
+        let over = tokio::time::timeout(limit, in_hand.wait_for(|count| *count == 0)).await;
+        if over.is_err() {
+            tracing::warn!(
+                "some calls had no answer yet when the gateway ended: they are in doubt"
+            );
+        }
     }
 
     /// Stores what is known of deliveries, before the end.
@@ -261,7 +275,10 @@ impl Gateway {
         };
         let (gateway, session) = (Arc::clone(self), Arc::clone(session));
         let seen = Arc::clone(&exchange);
+        self.in_hand.send_modify(|count| *count += 1);
+        let counted = Counted(Arc::clone(self));
         tokio::spawn(async move {
+            let _counted = counted;
             let answered: Answered = match request.method() {
                 Some("tools/list") => gateway.list(&session, &request, &asked).await,
                 _ => gateway.call(&session, &request, &asked, &seen).await,
@@ -292,6 +309,15 @@ impl Gateway {
     fn own_id(&self) -> String {
         let number = self.own_requests.fetch_add(1, Ordering::Relaxed);
         format!("\"semel-{number}\"")
+    }
+}
+
+/// A request that the gateway has in hand.
+struct Counted(Arc<Gateway>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.in_hand.send_modify(|count| *count -= 1);
     }
 }
 

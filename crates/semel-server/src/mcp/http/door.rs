@@ -57,9 +57,9 @@ impl<D: Desk> Opened<D> {
         Stop(self.stop.clone())
     }
 
-    /// Serves until it is told to stop; then drains, at most as long as the limit says. Returns whether everything was
-    /// done by then.
-    pub(crate) async fn run(self) -> bool {
+    /// Serves until it is told to stop; then drains, at most as long as the limit says, and waits for what goes on
+    /// without its client. Returns whether everything was done by then.
+    pub(crate) async fn run(self, drained: impl Future<Output = ()>) -> bool {
         let encryption = self.door.encryption;
         let freshening = encryption
             .clone()
@@ -77,6 +77,7 @@ impl<D: Desk> Opened<D> {
             task.abort();
         }
         let gone = tokio::time::timeout(self.config.limits.drain, all_gone.recv()).await;
+        drained.await;
         self.front.end().await;
         gone.is_ok()
     }

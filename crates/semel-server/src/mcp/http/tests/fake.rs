@@ -357,7 +357,7 @@ impl Gate {
             engine,
             stop: opened.stopper(),
         };
-        tokio::spawn(opened.run());
+        tokio::spawn(opened.run(async {}));
         gate
     }
 
