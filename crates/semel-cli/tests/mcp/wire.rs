@@ -368,7 +368,12 @@ impl Pipe {
                 self.passed.extend(passed);
                 return Heard::Message(line);
             }
-            aside(line);
+            // Answers come in any order: whoever asked for this one hears it later.
+            if is_some_answer(&line) {
+                self.passed.push(line);
+            } else {
+                aside(line);
+            }
         }
     }
 
@@ -561,6 +566,11 @@ impl<'a> Envelope<'a> {
     fn of(text: &'a str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
+}
+
+fn is_some_answer(line: &str) -> bool {
+    let message: Result<Value, _> = serde_json::from_str(line);
+    message.is_ok_and(|message| message["method"].is_null() && !message["id"].is_null())
 }
 
 /// Says whether a message answers the request with this id.
