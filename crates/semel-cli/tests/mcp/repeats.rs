@@ -54,6 +54,29 @@ fn another_client_after_a_delivered_result_acts() {
     });
 }
 
+/// To be told of a doubt is not to have the outcome: whoever comes back once there is one gets it.
+#[test]
+fn whoever_was_told_of_a_doubt_gets_the_outcome_once_there_is_one() {
+    everywhere(|setup| {
+        let mut client = setup.client();
+        setup.desk.next_fault("cut");
+        let heard = client.call("charge", &order());
+        assert_eq!(told(&heard), Told::Doubt, "{setup}: {heard:?}");
+        setup.resolve("--done");
+        let heard = client.call("charge", &order());
+        let receipt = &heard.result()["_meta"]["dev.semel/effect"];
+        assert_eq!(receipt["replayed"], true, "{setup}: {heard:?}");
+        assert_eq!(setup.desk.effects(), 1, "{setup}: {heard:?}");
+        // Now they have it.
+        let heard = client.call("charge", &order());
+        assert_eq!(
+            told(&heard),
+            Told::Outcome("charge 2".to_owned()),
+            "{setup}: {heard:?}"
+        );
+    });
+}
+
 #[test]
 fn a_delivered_failure_is_tried_again() {
     everywhere(|setup| {

@@ -91,7 +91,7 @@ impl Inner {
     async fn store_mark(&self, subject: &Subject, mark: Delivery) -> Fate {
         // A doubt is met again whatever its callers got; and whoever looks into it decides on a version, which
         // must not change under their hands for nothing.
-        if mark == Delivery::Undelivered && self.is_doubtful(subject).await {
+        if mark != Delivery::Delivered && self.is_doubtful(subject).await {
             return Fate::Settled;
         }
         let command = Command::Deliver(mark);

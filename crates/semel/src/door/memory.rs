@@ -43,8 +43,10 @@ struct Held {
     callers: Callers,
     /// When one of them last moved.
     at: Timestamp,
-    /// The mark that is stored.
-    stored: Delivery,
+    /// The mark that is stored; `None` where that is not sure.
+    stored: Option<Delivery>,
+    /// A mark is on its way to the store.
+    is_storing: bool,
     /// How many tickets are out.
     tickets: usize,
     /// A place for each ticket. The last one is kept until the mark is stored.
@@ -57,7 +59,8 @@ pub(super) struct Entry<'a> {
     pub(super) key: &'a Key,
     pub(super) subject: Subject,
     pub(super) kin: Kin,
-    pub(super) stored: Delivery,
+    /// The mark that is stored; `None` where one may be on its way, or another process may have stored one.
+    pub(super) stored: Option<Delivery>,
     /// The ledger key that the call's id would have of its own.
     pub(super) by_call_id: Option<KeyHash>,
 }
@@ -87,8 +90,8 @@ impl Held {
         let mark = self.callers.mark()?;
         let says_as_much = mark == Delivery::Unknown
             && self.callers.is_waiting()
-            && self.stored == Delivery::Undelivered;
-        (mark != self.stored && !says_as_much).then_some(mark)
+            && self.stored == Some(Delivery::Undelivered);
+        (Some(mark) != self.stored && !says_as_much).then_some(mark)
     }
 }
 
@@ -108,10 +111,10 @@ impl Memory {
             callers: Callers::default(),
             at: now,
             stored: entry.stored,
+            is_storing: false,
             tickets: 0,
             places: vec![],
         });
-        // Another process may have stored one since.
         held.stored = entry.stored;
         let caller = held.callers.enter(relation);
         if caller.is_some() {
@@ -164,7 +167,8 @@ impl Memory {
             return true;
         }
         self.due.remove(&hash);
-        if held.tickets == 0 {
+        // What is on its way may say something else than what is known by now.
+        if held.tickets == 0 && !held.is_storing {
             self.seen.put(hash, held.at);
             if let Some(others) = self.by_kin.get_mut(&held.kin) {
                 others.remove(&hash);
@@ -179,10 +183,15 @@ impl Memory {
 
     /// Returns what is to be stored, and what nobody came for again.
     pub(super) fn take_due(&mut self) -> Vec<(Subject, Delivery)> {
-        let due = self.due.iter().filter_map(|hash| self.held.get(hash));
-        let marks = due.filter_map(|held| Some((held.subject.clone(), held.due()?)));
-        let mut marks: Vec<_> = marks.collect();
-        self.due.clear();
+        let mut marks = vec![];
+        for hash in core::mem::take(&mut self.due) {
+            if let Some(held) = self.held.get_mut(&hash)
+                && let Some(mark) = held.due()
+            {
+                held.is_storing = true;
+                marks.push((held.subject.clone(), mark));
+            }
+        }
         let lapsed = self.lapsed.drain();
         marks.extend(lapsed.map(|(_, subject)| (subject, Delivery::Lapsed)));
         marks
@@ -191,13 +200,17 @@ impl Memory {
     /// Hears that a mark is stored, or that it never can be.
     pub(super) fn stored(&mut self, hash: KeyHash, mark: Delivery) {
         if let Some(held) = self.held.get_mut(&hash) {
-            held.stored = mark;
+            held.stored = Some(mark);
+            held.is_storing = false;
         }
         self.look_at(hash);
     }
 
     /// Hears that a mark could not be stored now.
     pub(super) fn unstored(&mut self, hash: KeyHash) {
+        if let Some(held) = self.held.get_mut(&hash) {
+            held.is_storing = false;
+        }
         self.look_at(hash);
     }
 

@@ -298,15 +298,17 @@ impl Doorway {
         place: OwnedSemaphorePermit,
     ) -> Option<Ticket> {
         let key = &judged.identity.key;
-        let record = judged.record.as_deref();
+        let relation = judged.identity.relation;
         let entry = Entry {
             key,
             subject: Subject::new(asked.namespace, key),
             kin: asked.kin,
-            stored: record.map_or(Delivery::Unknown, delivery_of),
+            stored: match relation {
+                Relation::First | Relation::IntendedRepeat => Some(Delivery::Unknown),
+                Relation::Retry | Relation::Joined | Relation::Challenged => None,
+            },
             by_call_id: asked.by_call_id(),
         };
-        let relation = judged.identity.relation;
         let mut memory = lock(&self.inner.memory);
         let (operation, caller) = memory.enter(entry, relation, place, judged.at)?;
         Some(Ticket {
@@ -386,14 +388,6 @@ fn first(begun: Result<engine::Admission>) -> Result<Option<Admission>> {
             | Rejection::NotFound => Err(Error::Refused(refusal)),
         },
         Err(other) => Err(other),
-    }
-}
-
-fn delivery_of(record: &Record) -> Delivery {
-    match record {
-        Record::Operation(operation) => operation.delivery,
-        Record::Tombstone(tombstone) => tombstone.delivery,
-        Record::Stub(_) => Delivery::Unknown,
     }
 }
 

@@ -136,7 +136,9 @@ impl Gateway {
         }
         let to = call.to(self);
         match admission {
-            Admission::Execute(permit) => Round::over(self.execute(call, &identity, permit).await),
+            Admission::Execute(permit) => {
+                Round::over(self.execute(call, &identity, permit, exchange).await)
+            }
             Admission::Probe(permit) => self.look_up(call, &identity, permit).await,
             Admission::Replay(receipt) => {
                 let outcome = match identity.relation {
@@ -209,7 +211,13 @@ impl Gateway {
     }
 
     /// Sends a call to the server and records what comes of it.
-    async fn execute(&self, call: &Call<'_>, identity: &Identity, permit: Permit) -> Answered {
+    async fn execute(
+        &self,
+        call: &Call<'_>,
+        identity: &Identity,
+        permit: Permit,
+        exchange: &Exchange,
+    ) -> Answered {
         let to = call.to(self);
         let pinned = pinned(permit.key());
         let pin = call
@@ -241,6 +249,10 @@ impl Gateway {
             Ok(receipt) => receipt,
             Err(error) => return self.unstored(call, identity, &error, reply),
         };
+        if let Finding::Unknown(_) = &finding {
+            // Whoever is told that nobody knows does not have the outcome, once there is one.
+            exchange.see(Observation::PutOff);
+        }
         let known = known(&receipt, identity);
         if receipt.replayed {
             // Another attempt's outcome stands: that is what everybody is told.

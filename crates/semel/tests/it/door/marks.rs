@@ -112,6 +112,30 @@ async fn a_mark_is_seen_while_it_is_being_stored() {
     storing.abort();
 }
 
+/// A mark that is on its way to the store says less than what was seen since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mark_that_is_being_stored_is_not_the_last_word() {
+    let door = start(&sqlite()).await;
+    let storing = {
+        let door = door.clone();
+        tokio::spawn(async move {
+            loop {
+                door.flush().await.expect("the marks are stored");
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    for n in 1..=300 {
+        let named = with_id(&format!("toolu_{n}"));
+        complete(&door, &named).await;
+        // Nobody knows while it waits whether it gets the answer this time.
+        let (_, ticket) = replay(&door, &named).await;
+        tokio::task::yield_now().await;
+        arrived(&ticket);
+    }
+    storing.abort();
+}
+
 #[tokio::test]
 async fn a_retry_by_its_id_does_not_hide_what_was_delivered() {
     let bed = sqlite();
