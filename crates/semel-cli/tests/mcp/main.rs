@@ -20,5 +20,6 @@ mod repeats;
 #[path = "../serve/server.rs"]
 mod server;
 mod setup;
+mod tasks;
 mod transparency;
 mod wire;

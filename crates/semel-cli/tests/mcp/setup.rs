@@ -136,8 +136,9 @@ impl Setup {
         self.client_with(&json!({"elicitation": {}}))
     }
 
+    /// Makes a client of its own that can do this.
     #[track_caller]
-    fn client_with(&self, can: &Value) -> Client {
+    pub(crate) fn client_with(&self, can: &Value) -> Client {
         match (self.address(), self.way) {
             (Some(address), _) => Client::http(&address, self.era, can),
             (None, Way::Direct) => Client::stdio(&mut self.desk.server(), self.era, can),

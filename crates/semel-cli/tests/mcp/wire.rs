@@ -264,6 +264,15 @@ impl Client {
         }
     }
 
+    /// Lets the client show credentials from now on.
+    #[track_caller]
+    pub(crate) fn show(&mut self, credentials: &str) {
+        match &mut self.link {
+            Link::Web(web) => web.credentials = Some(credentials.to_owned()),
+            Link::Pipe(_) => panic!("a pipe has no place for it"),
+        }
+    }
+
     /// Returns the child that the client speaks to.
     #[track_caller]
     pub(crate) fn child(&mut self) -> &mut Pipe {
@@ -442,6 +451,8 @@ impl Drop for Pipe {
 struct Web {
     address: Address,
     session: Option<String>,
+    /// What it shows with every request.
+    credentials: Option<String>,
 }
 
 impl Web {
@@ -449,6 +460,7 @@ impl Web {
         Self {
             address: address.clone(),
             session: None,
+            credentials: None,
         }
     }
 
@@ -458,6 +470,9 @@ impl Web {
             .header("Content-Type", "application/json")
             .header("Accept", "application/json, text/event-stream")
             .body(text.as_bytes());
+        if let Some(credentials) = &self.credentials {
+            asked = asked.header("Authorization", credentials);
+        }
         let envelope = Envelope::of(text);
         match era {
             Era::Modern => {
@@ -465,7 +480,7 @@ impl Web {
                 if let Some(method) = &envelope.method {
                     asked = asked.header("Mcp-Method", method);
                 }
-                if let Some(name) = envelope.params.and_then(|params| params.name) {
+                if let Some(name) = envelope.params.and_then(|it| it.name.or(it.task_id)) {
                     asked = asked.header("Mcp-Name", &name);
                 }
             }
@@ -560,6 +575,8 @@ struct Envelope<'a> {
 #[derive(Debug, Deserialize)]
 struct Named {
     name: Option<String>,
+    #[serde(rename = "taskId")]
+    task_id: Option<String>,
 }
 
 impl<'a> Envelope<'a> {

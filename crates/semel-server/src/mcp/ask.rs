@@ -26,9 +26,10 @@ pub(crate) const PREVIEW: &str = "dev.semel/preview";
 pub(crate) const PLAN: &str = "dev.semel/plan";
 
 const KEY_HEADER: &str = "idempotency-key";
-const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const TASKS: &str = "io.modelcontextprotocol/tasks";
+pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// The extension by which a request may be answered with a task.
+pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// Which half of the protocol's history a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,18 @@ pub(crate) struct Client {
     pub(crate) era: Era,
     /// What it declared when the session began.
     pub(crate) capabilities: Capabilities,
+}
+
+impl Client {
+    /// Reads what a request says of its client in `_meta`; of the rest the session knows.
+    pub(crate) fn with(self, meta: &str) -> Self {
+        let is_modern = edit::get(meta, &[PROTOCOL_VERSION]).is_some();
+        let declared = edit::get(meta, &[CLIENT_CAPABILITIES]).map(Capabilities::read);
+        Self {
+            era: if is_modern { Era::Modern } else { self.era },
+            capabilities: declared.unwrap_or(self.capabilities),
+        }
+    }
 }
 
 /// A call of a tool.
@@ -174,8 +187,7 @@ impl Ask {
         let name: Option<String> = raw("name").and_then(|name| serde_json::from_str(name).ok());
         let name = Label::new(&name.ok_or(Refused::NoName)?).map_err(Refused::Name)?;
         let meta = raw("_meta").unwrap_or("{}");
-        let is_modern = edit::get(meta, &[PROTOCOL_VERSION]).is_some();
-        let declared = edit::get(meta, &[CLIENT_CAPABILITIES]).map(Capabilities::read);
+        let client = client.with(meta);
         Ok(Self {
             name,
             arguments: raw("arguments").map(str::to_owned),
@@ -186,8 +198,8 @@ impl Ask {
             plan: edit::text(meta, &[PLAN]),
             progress_token: edit::get(meta, &["progressToken"]).map(str::to_owned),
             wants_task: raw("task").is_some(),
-            era: if is_modern { Era::Modern } else { client.era },
-            capabilities: declared.unwrap_or(client.capabilities),
+            era: client.era,
+            capabilities: client.capabilities,
             params: params.to_owned(),
         })
     }

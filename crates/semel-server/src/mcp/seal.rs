@@ -24,6 +24,8 @@ pub(crate) enum Purpose {
     Plan,
     /// To know again the question that a person answers.
     Question,
+    /// To ask what became of a doubt.
+    Task,
 }
 
 impl Purpose {
@@ -31,9 +33,13 @@ impl Purpose {
         match self {
             Self::Plan => "semel-plan-1",
             Self::Question => "semel-question-1",
+            Self::Task => "semel-task-1",
         }
     }
 }
+
+/// The end of what has none.
+const NEVER: Timestamp = Timestamp(0);
 
 /// Says why a token is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +90,37 @@ impl Seal {
             Err(Broken::Over)
         } else {
             Ok(())
+        }
+    }
+
+    /// Names something for one who may ask for it, for as long as the seal is the same. The name shows what
+    /// it names, and nobody else can make it up.
+    pub(crate) fn name(&self, purpose: Purpose, named: &str, whose: &str) -> String {
+        let mac = self.mac(purpose, &[named, whose], NEVER).hex();
+        format!("{}.{mac}.{named}", purpose.prefix())
+    }
+
+    /// Returns what was named so for whoever asks.
+    ///
+    /// # Errors
+    /// A name that was not given to them is nobody's.
+    pub(crate) fn named<'a>(
+        &self,
+        name: &'a str,
+        purpose: Purpose,
+        whose: &str,
+    ) -> Result<&'a str, Broken> {
+        let rest = name.strip_prefix(purpose.prefix());
+        let rest = rest.and_then(|rest| rest.strip_prefix('.'));
+        let (mac, named) = rest
+            .and_then(|it| it.split_once('.'))
+            .ok_or(Broken::Foreign)?;
+        let expected = self.mac(purpose, &[named, whose], NEVER).hex();
+        // Of digests the time of a comparison tells nothing that helps to guess.
+        if Digest::of(mac.as_bytes()) == Digest::of(expected.as_bytes()) {
+            Ok(named)
+        } else {
+            Err(Broken::Foreign)
         }
     }
 

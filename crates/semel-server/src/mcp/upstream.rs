@@ -39,6 +39,13 @@ pub(crate) trait Upstream: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Headers(pub(crate) HeaderMap);
 
+impl Headers {
+    /// Returns what may go with a request of the gateway's own on behalf of the same client.
+    pub(crate) fn for_another(&self) -> Self {
+        Self(super::http::headers::for_another(&self.0))
+    }
+}
+
 /// What comes for one request, in order; nothing follows an answer.
 #[derive(Debug)]
 pub(crate) struct Replies(pub(crate) mpsc::Receiver<Reply>);

@@ -1,43 +1,52 @@
 //! What is said of doubts: what is known, and how to end them.
 
-use semel::Key;
+use semel::{Key, Receipt};
 
 use super::receipt::{Known, Outcome, Problem, receipt};
 use super::{ResolveBy, To, own, shell_quoted};
 use crate::mcp::message::{Message, quoted};
 
-/// Says that nobody knows whether this call took effect: the server was lost under way.
-pub(crate) fn lost(to: &To<'_>, known: &Known<'_>, why: &str) -> Message {
-    let (tool, hint) = (to.tool, how_to_resolve(to, &known.receipt.key));
-    let text = format!(
-        "semel: `{tool}` was sent, and no answer came ({why}). Nobody knows whether it took effect, and it \
-         is not sent again. {hint}"
-    );
-    let problem = Problem::new("in_doubt", hint);
-    own(
-        to,
-        &text,
-        &[],
-        &receipt(known, Outcome::InDoubt, Some((problem, &text))),
-    )
+/// A doubt in words.
+#[derive(Clone, Debug)]
+pub(crate) struct Doubt {
+    /// What is known, that nothing was done now, and what to do.
+    pub(crate) text: String,
+    hint: String,
 }
 
-/// Says that nobody knows whether an earlier call took effect.
-pub(crate) fn in_doubt(to: &To<'_>, known: &Known<'_>) -> Message {
-    let (tool, hint) = (to.tool, how_to_resolve(to, &known.receipt.key));
-    let when = known.receipt.started_at;
-    let when = when.map_or_else(String::new, |at| format!(" at {at}"));
-    let text = format!(
-        "semel: nothing was done now. An earlier call of `{tool}`{when} got no answer, and nobody knows \
-         whether it took effect. {hint}"
-    );
-    let problem = Problem::new("in_doubt", hint);
-    own(
-        to,
-        &text,
-        &[],
-        &receipt(known, Outcome::InDoubt, Some((problem, &text))),
-    )
+impl Doubt {
+    /// Speaks of a call that was sent just now: the server was lost under way.
+    pub(crate) fn lost(to: &To<'_>, about: &Receipt, why: &str) -> Self {
+        let (tool, hint) = (to.tool, how_to_resolve(to, &about.key));
+        let text = format!(
+            "semel: `{tool}` was sent, and no answer came ({why}). Nobody knows whether it took effect, and it \
+             is not sent again. {hint}"
+        );
+        Self { text, hint }
+    }
+
+    /// Speaks of an earlier call.
+    pub(crate) fn earlier(to: &To<'_>, about: &Receipt) -> Self {
+        let (tool, hint) = (to.tool, how_to_resolve(to, &about.key));
+        let when = about.started_at;
+        let when = when.map_or_else(String::new, |at| format!(" at {at}"));
+        let text = format!(
+            "semel: nothing was done now. An earlier call of `{tool}`{when} got no answer, and nobody knows \
+             whether it took effect. {hint}"
+        );
+        Self { text, hint }
+    }
+
+    /// Writes the receipt of a call that is told of it.
+    pub(super) fn receipt(&self, known: &Known<'_>) -> String {
+        let problem = Problem::new("in_doubt", self.hint.clone());
+        receipt(known, Outcome::InDoubt, Some((problem, &self.text)))
+    }
+}
+
+/// Tells of a doubt in a result with a text.
+pub(crate) fn in_doubt(to: &To<'_>, known: &Known<'_>, doubt: &Doubt) -> Message {
+    own(to, &doubt.text, &[], &doubt.receipt(known))
 }
 
 fn how_to_resolve(to: &To<'_>, key: &Key) -> String {

@@ -10,12 +10,13 @@ mod plan;
 mod question;
 mod receipt;
 mod refusal;
+mod task;
 
 use semel::Key;
 use serde_json::json;
 
 pub(crate) use self::again::{answered, challenged, replay, unstored};
-pub(crate) use self::doubt::{in_doubt, lost};
+pub(crate) use self::doubt::{Doubt, in_doubt};
 pub(crate) use self::plan::{Plan, plan_mismatch, plan_required, preview};
 pub(crate) use self::question::{Said, asked, question, said, said_in};
 pub(crate) use self::receipt::{Known, Outcome};
@@ -23,6 +24,10 @@ pub(crate) use self::receipt::{Known, Outcome};
 pub(crate) use self::refusal::{conflict, dead};
 pub(crate) use self::refusal::{
     expired, in_progress, malformed, not_begun, not_done, refused, store_unavailable,
+};
+pub(crate) use self::task::{
+    Stand, Task, acknowledged, did_not_happen, no_such_task, not_cancelled, not_declared,
+    not_settled, task, task_created, task_result, task_unavailable, under_way, unknown_method,
 };
 
 use super::ask::{Era, REPEAT_ARGUMENT};

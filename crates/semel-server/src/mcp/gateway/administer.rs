@@ -145,7 +145,8 @@ impl Gateway {
     }
 }
 
-fn is_own(record: &Record, asked: &Asked) -> bool {
+/// Says whether an operation is the caller's own.
+pub(super) fn is_own(record: &Record, asked: &Asked) -> bool {
     record.operation().is_some_and(|operation| {
         let spec = &operation.spec;
         spec.door.as_ref().map(Label::as_str) == Some("mcp")

@@ -7,7 +7,7 @@ use semel::core::ledger::{Delivery, Record, StateKind};
 use semel::door::{Admission, Entered};
 use semel::{Class, Error, Key, Label, Permit, Receipt, Request};
 
-use super::super::answer::{self, Known, Outcome, ResolveBy, To};
+use super::super::answer::{self, Doubt, Known, Outcome, ResolveBy, To};
 use super::super::ask::Ask;
 use super::super::http::desk::{Answered, Asked};
 use super::super::message::Message;
@@ -52,11 +52,7 @@ impl Call<'_> {
             id: self.request.id().unwrap_or("null"),
             era: self.ask.era,
             tool: self.ask.name.as_str(),
-            resolve: if gateway.about.admin_tools {
-                ResolveBy::Tool
-            } else {
-                ResolveBy::Command
-            },
+            resolve: gateway.resolve_by(),
         }
     }
 
@@ -70,6 +66,15 @@ impl Call<'_> {
 }
 
 impl Gateway {
+    /// Says how a doubt can be resolved by those who are told of it.
+    pub(super) const fn resolve_by(&self) -> ResolveBy {
+        if self.about.admin_tools {
+            ResolveBy::Tool
+        } else {
+            ResolveBy::Command
+        }
+    }
+
     /// Answers a call of a tool.
     pub(super) async fn call(
         &self,
@@ -136,9 +141,7 @@ impl Gateway {
         }
         let to = call.to(self);
         match admission {
-            Admission::Execute(permit) => {
-                Round::over(self.execute(call, &identity, permit, exchange).await)
-            }
+            Admission::Execute(permit) => self.execute(call, &identity, permit, exchange).await,
             Admission::Probe(permit) => self.look_up(call, &identity, permit).await,
             Admission::Replay(receipt) => {
                 let outcome = match identity.relation {
@@ -155,7 +158,7 @@ impl Gateway {
                 Round::over(answer::in_progress(&to, &identity, explicit))
             }
             Admission::InDoubt(record) => {
-                let round = self.doubt(call, &identity, &record).await;
+                let round = self.doubt(call, &identity, &record, None).await;
                 if matches!(round, Round::Over(_)) {
                     exchange.see(Observation::PutOff);
                 }
@@ -217,7 +220,7 @@ impl Gateway {
         identity: &Identity,
         permit: Permit,
         exchange: &Exchange,
-    ) -> Answered {
+    ) -> Round {
         let to = call.to(self);
         let pinned = pinned(permit.key());
         let pin = call
@@ -229,10 +232,10 @@ impl Gateway {
             Ok(forwarded) => forwarded,
             Err(error) => {
                 let why = error.to_string();
-                return match permit.not_done(&why).await {
-                    Ok(receipt) => answer::not_done(&to, &known(&receipt, identity), &why).into(),
-                    Err(error) => self.refusal(call, &error).into(),
-                };
+                return Round::over(match permit.not_done(&why).await {
+                    Ok(receipt) => answer::not_done(&to, &known(&receipt, identity), &why),
+                    Err(error) => self.refusal(call, &error),
+                });
             }
         };
         let (finding, reply) = self.sent(call, &forwarded).await;
@@ -247,19 +250,15 @@ impl Gateway {
         };
         let receipt = match ended {
             Ok(receipt) => receipt,
-            Err(error) => return self.unstored(call, identity, &error, reply),
+            Err(error) => return Round::over(self.unstored(call, identity, &error, reply)),
         };
-        if let Finding::Unknown(_) = &finding {
-            // Whoever is told that nobody knows does not have the outcome, once there is one.
-            exchange.see(Observation::PutOff);
-        }
         let known = known(&receipt, identity);
         if receipt.replayed {
             // Another attempt's outcome stands: that is what everybody is told.
             let now = self.engine.store().now();
-            return answer::replay(&to, &known, Outcome::Replayed, now).into();
+            return Round::over(answer::replay(&to, &known, Outcome::Replayed, now));
         }
-        match (finding, reply) {
+        let answered: Answered = match (finding, reply) {
             (Finding::Done { .. }, Some(Reply::Answer(message, headers))) => Answered {
                 message: answer::answered(&message, &known, Outcome::Executed),
                 headers,
@@ -273,9 +272,17 @@ impl Gateway {
             },
             (Finding::NotDone(_), Some(Reply::Http(refusal))) => handed_on(to.id, refusal),
             (Finding::NotDone(why), _) => answer::not_done(&to, &known, &why).into(),
-            (Finding::Unknown(why), _) => answer::lost(&to, &known, &why).into(),
+            (Finding::Unknown(why), _) => {
+                let round = self.lost(call, identity, &receipt, &why).await;
+                if matches!(round, Round::Over(_)) {
+                    // Whoever is told of a doubt has no outcome: when it is settled, they come for it.
+                    exchange.see(Observation::PutOff);
+                }
+                return round;
+            }
             (Finding::Done { .. }, _) => say::internal(to.id).into(),
-        }
+        };
+        Round::over(answered)
     }
 
     /// Sends a request once and waits for what comes of it.
@@ -349,7 +356,8 @@ impl Gateway {
             && record.kind_at(self.engine.store().now()) == StateKind::Doubtful
             && let Some(receipt) = self.receipt(record, None)
         {
-            return answer::in_doubt(&to, &bare(&receipt));
+            let doubt = Doubt::earlier(&to, &receipt);
+            return answer::in_doubt(&to, &bare(&receipt), &doubt);
         }
         answer::not_begun(&to, &call.identity, error)
     }
@@ -373,7 +381,7 @@ pub(super) const fn known<'a>(receipt: &'a Receipt, identity: &Identity) -> Know
 }
 
 /// Says what is known of an operation that the ledger spoke of itself.
-const fn bare(receipt: &Receipt) -> Known<'_> {
+pub(super) const fn bare(receipt: &Receipt) -> Known<'_> {
     Known {
         receipt,
         source: identity::Source::Explicit,

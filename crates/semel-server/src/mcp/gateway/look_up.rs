@@ -50,7 +50,10 @@ impl Gateway {
                 Round::over(answer::replay(&to, &known, answer::Outcome::Replayed, now))
             }
             Proof::DidNot => Round::Again,
-            Proof::Unclear => Round::over(answer::in_doubt(&to, &known)),
+            Proof::Unclear => {
+                let doubt = answer::Doubt::earlier(&to, &receipt);
+                Round::over(answer::in_doubt(&to, &known, &doubt))
+            }
         }
     }
 
@@ -64,9 +67,10 @@ impl Gateway {
             .map_err(|error| error.to_string())?;
         let request = self.own_call(call, &verify.tool, &arguments)?;
         let upstream = &call.session.upstream;
+        let headers = call.asked.headers.for_another();
         let asking = async {
             let mut replies = upstream
-                .request(&request, &call.asked.headers)
+                .request(&request, &headers)
                 .await
                 .map_err(|not_sent| not_sent.to_string())?;
             loop {

@@ -6,6 +6,10 @@ mod doubt;
 mod list;
 mod look_up;
 mod plan;
+mod task;
+
+#[cfg(test)]
+pub(crate) use self::doubt::Telling;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +19,7 @@ use std::time::Duration;
 use semel::core::identity::Observation;
 use semel::door::{Doorway, Ticket};
 use semel::{Class, Engine};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 
 use super::ask::{Capabilities, Client, Era};
 use super::edit;
@@ -66,6 +70,8 @@ pub(crate) struct Gateway {
     in_hand: watch::Sender<usize>,
     /// What plans and questions are sealed with; those from before a restart are not known again.
     seal: Seal,
+    /// Whether the server says that it answers with tasks, once it was asked.
+    has_tasks: OnceCell<bool>,
 }
 
 /// One client's way to the server.
@@ -237,6 +243,7 @@ impl Gateway {
             own_requests: AtomicU64::new(1),
             in_hand: watch::Sender::new(0),
             seal: Seal::new(secret),
+            has_tasks: OnceCell::new(),
         })
     }
 
@@ -271,7 +278,7 @@ impl Gateway {
         let forwards_cancel = match request.method() {
             Some("tools/call") => tool_name(&request)
                 .is_some_and(|name| self.about.policy.tool(&name).cancel == Cancel::Forward),
-            _ => true,
+            _ => !task::is_own(&request),
         };
         let (gateway, session) = (Arc::clone(self), Arc::clone(session));
         let seen = Arc::clone(&exchange);
@@ -281,7 +288,8 @@ impl Gateway {
             let _counted = counted;
             let answered: Answered = match request.method() {
                 Some("tools/list") => gateway.list(&session, &request, &asked).await,
-                _ => gateway.call(&session, &request, &asked, &seen).await,
+                Some("tools/call") => gateway.call(&session, &request, &asked, &seen).await,
+                _ => gateway.task(&session, &request, &asked).await,
             };
             // The client may be gone.
             sender.send_replace(Some(answered));
@@ -357,7 +365,7 @@ impl Desk for Gateway {
             "tools/list" => true,
             "tools/call" => tool_name(message)
                 .is_none_or(|name| self.is_own_tool(&name) || self.class(&name) != Class::Safe),
-            _ => false,
+            _ => task::is_own(message),
         }
     }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::locked;
+use crate::mcp::edit;
 use crate::mcp::message::Message;
 
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -69,6 +70,18 @@ pub(crate) fn passed_on(headers: &HeaderMap) -> HeaderMap {
         .collect()
 }
 
+/// Returns what may go with another message of the same client: all but what repeats the first one.
+pub(crate) fn for_another(headers: &HeaderMap) -> HeaderMap {
+    let is_about = |name: &HeaderName| {
+        [METHOD, NAME].contains(name)
+            || name == "idempotency-key"
+            || name.as_str().starts_with(PARAM)
+    };
+    let kept = headers.iter().filter(|(name, _)| !is_about(name));
+    kept.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
 /// What of a message's parameters headers repeat.
 #[derive(Deserialize)]
 struct Params<'a> {
@@ -100,6 +113,9 @@ fn name_of(message: &Message, params: &Params<'_>) -> Option<String> {
     match message.method() {
         Some("tools/call" | "prompts/get") => params.name.clone(),
         Some("resources/read") => params.uri.clone(),
+        Some("tasks/get" | "tasks/update" | "tasks/cancel") => {
+            edit::text(message.params()?, &["taskId"])
+        }
         _ => None,
     }
 }
@@ -379,6 +395,29 @@ mod tests {
         assert_eq!(shown("mcp-param-count"), Some("7"));
         assert_eq!(headers.len(), 5, "{headers:?}");
         assert_eq!(headers_of(&json!({"region": null})).len(), 3);
+    }
+
+    #[test]
+    fn a_task_is_named_in_a_header() {
+        let get = json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"taskId": "t-1",
+            "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}});
+        let get = Message::read(get.to_string()).expect("it is one");
+        let mut headers = HeaderMap::new();
+        repeat(&get, |_| Mirrors::default(), &mut headers);
+        assert_eq!(headers[NAME], "t-1");
+        assert_eq!(agree(&get, |_| Mirrors::default(), &headers), Ok(()));
+        headers.insert(NAME, HeaderValue::from_static("t-2"));
+        assert!(agree(&get, |_| Mirrors::default(), &headers).is_err());
+    }
+
+    #[test]
+    fn what_repeats_one_message_does_not_go_with_another() {
+        let mut headers = headers_of(&json!({"region": "us"}));
+        headers.insert("idempotency-key", HeaderValue::from_static("k"));
+        headers.insert("authorization", HeaderValue::from_static("Bearer a"));
+        let left = for_another(&headers);
+        let names: Vec<_> = left.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["mcp-protocol-version", "authorization"]);
     }
 
     #[test]

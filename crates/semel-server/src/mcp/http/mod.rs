@@ -8,7 +8,7 @@ mod conversation;
 pub(super) mod desk;
 pub(super) mod door;
 pub(super) mod front;
-mod headers;
+pub(super) mod headers;
 mod listening;
 mod reading;
 pub(super) mod relay;

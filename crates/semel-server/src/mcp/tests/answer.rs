@@ -8,7 +8,7 @@ use semel::core::{Fingerprint, Input};
 use semel::store::StoreError;
 use semel::{Effect, Key, Label, Namespace, Receipt, Refusal, Timestamp};
 
-use crate::mcp::answer::{self, Known, Outcome, Plan, ResolveBy, Said, To};
+use crate::mcp::answer::{self, Doubt, Known, Outcome, Plan, ResolveBy, Said, Stand, Task, To};
 use crate::mcp::ask::{Ask, Capabilities, Client, Era};
 use crate::mcp::message::{MESSAGE_MAX, Malformed, Message};
 
@@ -309,19 +309,23 @@ fn doubts_say_what_is_known_and_what_to_do() {
     };
     for (message, era, said, hint) in [
         (
-            answer::in_doubt(&LEGACY, &known),
+            answer::in_doubt(&LEGACY, &known, &Doubt::earlier(&LEGACY, &receipt)),
             Era::Legacy,
             before,
             person.as_str(),
         ),
         (
-            answer::in_doubt(&with_tool, &known),
+            answer::in_doubt(&with_tool, &known, &Doubt::earlier(&with_tool, &receipt)),
             Era::Modern,
             before,
             tool,
         ),
         (
-            answer::lost(&LEGACY, &known, "the server ended"),
+            answer::in_doubt(
+                &LEGACY,
+                &known,
+                &Doubt::lost(&LEGACY, &receipt, "the server ended"),
+            ),
             Era::Legacy,
             now,
             &person,
@@ -338,6 +342,90 @@ fn doubts_say_what_is_known_and_what_to_do() {
             ),
         );
     }
+}
+
+#[test]
+fn a_doubt_is_a_task_in_the_words_of_each_kind_of_the_protocol() {
+    let receipt = doubtful();
+    let known = known(&receipt, Source::Fingerprint);
+    let doubt = Doubt::earlier(&LEGACY, &receipt);
+    let said = serde_json::to_string(&doubt.text).unwrap();
+    let hint = doubt.text.split_once("effect. ").unwrap().1;
+    let problem = serde_json::json!({
+        "code": "in_doubt", "message": doubt.text.strip_prefix("semel: ").unwrap(), "hint": hint, "retryable": false,
+    });
+    let receipt = doubtful_json("in_doubt", &format!(",\"error\":{problem}"));
+    let task = |stand| Task {
+        id: "semel-task-1.m.1.k",
+        created_at: START,
+        updated_at: after(1),
+        stand,
+    };
+    let working = task(Stand::Working(&doubt.text));
+    let modern = format!(
+        r#""taskId":"semel-task-1.m.1.k","status":"working","statusMessage":{said},"createdAt":"2026-11-15T10:00:00.000Z","lastUpdatedAt":"2026-11-15T10:00:01.000Z","ttlMs":null,"pollIntervalMs":5000"#
+    );
+    let legacy = modern
+        .replace("ttlMs", "ttl")
+        .replace("pollIntervalMs", "pollInterval");
+    let result = |json: &str| format!(r#"{{"jsonrpc":"2.0","id":7,"result":{json}}}"#);
+    assert_says(
+        &answer::task_created(&MODERN, &known, &doubt, &working),
+        &result(&format!(
+            r#"{{"resultType":"task",{modern},"_meta":{{"dev.semel/effect":{receipt}}}}}"#
+        )),
+    );
+    assert_says(
+        &answer::task_created(&LEGACY, &known, &doubt, &working),
+        &result(&format!(
+            r#"{{"task":{{{legacy}}},"_meta":{{"dev.semel/effect":{receipt},"io.modelcontextprotocol/model-immediate-response":{said}}}}}"#
+        )),
+    );
+    assert_says(
+        &answer::task(&MODERN, &working),
+        &result(&format!(r#"{{"resultType":"complete",{modern}}}"#)),
+    );
+    assert_says(
+        &answer::task(&LEGACY, &working),
+        &result(&format!("{{{legacy}}}")),
+    );
+
+    // What has ended: the newer kind carries the answer along, the older one gives it when it is asked for.
+    let good = Message::result("7", r#"{"content":[]}"#).unwrap();
+    let bad = Message::result(
+        "7",
+        r#"{"content":[{"type":"text","text":"no"}],"isError":true}"#,
+    )
+    .unwrap();
+    let error = Message::error(Some("7"), r#"{"code":1,"message":"no"}"#).unwrap();
+    for (answer, ok, modern, legacy, member) in [
+        (&good, true, "completed", "completed", "result"),
+        (&bad, false, "completed", "failed", "result"),
+        (&error, false, "failed", "failed", "error"),
+    ] {
+        let ended = task(Stand::Ended { answer, ok });
+        let words = if ok { "" } else { r#""statusMessage":"no","# };
+        let outcome = answer.outcome().unwrap();
+        assert_says(
+            &answer::task(&MODERN, &ended),
+            &result(&format!(
+                r#"{{"resultType":"complete","taskId":"semel-task-1.m.1.k","status":"{modern}",{words}"createdAt":"2026-11-15T10:00:00.000Z","lastUpdatedAt":"2026-11-15T10:00:01.000Z","ttlMs":null,"pollIntervalMs":5000,"{member}":{outcome}}}"#
+            )),
+        );
+        assert_says(
+            &answer::task(&LEGACY, &ended),
+            &result(&format!(
+                r#"{{"taskId":"semel-task-1.m.1.k","status":"{legacy}",{words}"createdAt":"2026-11-15T10:00:00.000Z","lastUpdatedAt":"2026-11-15T10:00:01.000Z","ttl":null,"pollInterval":5000}}"#
+            )),
+        );
+    }
+    assert_says(
+        &answer::task_result("t", &good),
+        &result(
+            r#"{"content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}"#,
+        ),
+    );
+    assert_eq!(text(&answer::task_result("t", &error)), text(&error));
 }
 
 #[test]
@@ -601,7 +689,7 @@ fn an_answer_that_was_not_stored_says_so() {
 fn a_person_is_asked_and_only_a_plain_word_counts() {
     let receipt = doubtful();
     let known = known(&receipt, Source::Fingerprint);
-    let question = r#"{"message":"An earlier call of `charge` at 2026-11-15T10:00:00.000Z got no answer. Did it take effect? With \"no\" it is carried out now; with \"yes\" or \"not sure\" nothing is done.","requestedSchema":{"type":"object","properties":{"happened":{"type":"string","title":"Did it happen?","enum":["yes","no","not sure"]}},"required":["happened"]}}"#;
+    let question = r#"{"message":"A call of `charge` at 2026-11-15T10:00:00.000Z got no answer. Did it take effect? With \"no\" it is carried out now; with \"yes\" or \"not sure\" nothing is done.","requestedSchema":{"type":"object","properties":{"happened":{"type":"string","title":"Did it happen?","enum":["yes","no","not sure"]}},"required":["happened"]}}"#;
     assert_eq!(answer::question(&LEGACY, &known), question);
     let expected = format!(
         r#"{{"jsonrpc":"2.0","id":7,"result":{{"resultType":"input_required","inputRequests":{{"semel":{{"method":"elicitation/create","params":{question}}}}},"requestState":"s\"1"}}}}"#

@@ -373,3 +373,28 @@ fn what_a_call_says_is_not_shown() {
     let shown = format!("{:?}", ask(r#"{"name":"pay","arguments":{"card":"4242"}}"#));
     assert!(shown.contains("pay") && !shown.contains("4242"), "{shown}");
 }
+
+#[test]
+fn a_doubt_is_told_in_the_clearest_way_that_the_client_has() {
+    use crate::mcp::gateway::Telling::{self, Question, Task, Text};
+    let modern = |capabilities: &str| {
+        ask(&format!(
+            r#"{{"name":"a","_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{capabilities}}}}}"#
+        ))
+    };
+    let tasks = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+    let both = r#"{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+    // The person of a client can be asked, unless it says otherwise.
+    let legacy = |rest: &str| ask(&format!(r#"{{"name":"a"{rest}}}"#));
+    for (ask, with_tasks, without) in [
+        (modern("{}"), Text, Text),
+        (modern(r#"{"elicitation":{}}"#), Question, Question),
+        (modern(tasks), Task, Text),
+        (modern(both), Task, Question),
+        (legacy(""), Question, Question),
+        (legacy(r#","task":{"ttl":60000}"#), Task, Task),
+    ] {
+        assert_eq!(Telling::of(&ask, true), with_tasks, "{ask:?}");
+        assert_eq!(Telling::of(&ask, false), without, "{ask:?}");
+    }
+}

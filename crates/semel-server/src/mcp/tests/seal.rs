@@ -50,3 +50,37 @@ fn a_token_is_known_again_for_its_purpose_its_subject_and_its_time() {
     assert!(!Seal::is_for("semel-plan-12.1.2", Purpose::Plan));
     assert_eq!(format!("{seal:?}"), "Seal");
 }
+
+#[test]
+fn a_name_shows_what_it_names_to_those_who_got_it() {
+    let (seal, other) = (Seal::new([7; 32]), Seal::new([8; 32]));
+    let name = seal.name(Purpose::Task, "3.mcp/0/k.1", "ann");
+    assert!(
+        name.starts_with("semel-task-1.") && name.ends_with(".3.mcp/0/k.1"),
+        "{name}"
+    );
+    assert_eq!(seal.named(&name, Purpose::Task, "ann"), Ok("3.mcp/0/k.1"));
+    // The same whenever it is made.
+    assert_eq!(seal.name(Purpose::Task, "3.mcp/0/k.1", "ann"), name);
+    assert_eq!(
+        seal.named(&name, Purpose::Task, "bob"),
+        Err(Broken::Foreign)
+    );
+    assert_eq!(seal.named(&name, Purpose::Task, ""), Err(Broken::Foreign));
+    assert_eq!(
+        seal.named(&name, Purpose::Plan, "ann"),
+        Err(Broken::Foreign)
+    );
+    assert_eq!(
+        other.named(&name, Purpose::Task, "ann"),
+        Err(Broken::Foreign)
+    );
+    let another = name.replace("/k.1", "/k.2");
+    assert_eq!(
+        seal.named(&another, Purpose::Task, "ann"),
+        Err(Broken::Foreign)
+    );
+    for text in ["", "semel-task-1", "semel-task-1.x", "semel-task-1..3.k"] {
+        assert_eq!(seal.named(text, Purpose::Task, "ann"), Err(Broken::Foreign));
+    }
+}
