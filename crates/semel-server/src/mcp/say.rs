@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::ask::Era;
 use super::edit;
-use super::message::{Message, quoted};
+use super::message::{Kind, Message, quoted};
 use super::upstream::Refusal;
 
 /// The server does not answer. Codes of our own lie outside of JSON-RPC's range.
@@ -39,8 +39,14 @@ pub(crate) fn twice(id: &str) -> Message {
     )
 }
 
-/// Says what a server answered over HTTP, to a client that does not speak it.
+/// Says what a server answered over HTTP: in its own words, where they are an error of JSON-RPC.
 pub(crate) fn http_refusal(id: &str, refusal: &Refusal) -> Message {
+    let own = Message::read(refusal.body.clone()).ok();
+    let own = own.filter(|own| *own.kind() == Kind::Error);
+    let own = own.as_ref().and_then(Message::outcome);
+    if let Some(Ok(own)) = own.map(|error| Message::error(Some(id), error)) {
+        return own;
+    }
     let said = String::from_utf8_lossy(&refusal.body);
     let said = &said[..said.floor_char_boundary(SAID_MAX)];
     let text = format!("semel: the server answered HTTP {}: {said}", refusal.status);

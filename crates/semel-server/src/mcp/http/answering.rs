@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use super::desk::{Answered, Call};
 use super::failure;
 use super::reading::is_events;
+use super::resuming::{self, Resumes};
 use super::routes::Waits;
 use crate::mcp::message::Message;
 use crate::mcp::sse;
@@ -38,6 +39,8 @@ pub(super) struct Answering {
     /// What comes on the way.
     pub(super) asides: mpsc::Receiver<Message>,
     pub(super) last: Last,
+    /// Where an answer is kept that breaks off, and for whom.
+    pub(super) resumes: Option<(Resumes, String)>,
     /// Whether the answer comes as an event, too, to those who take events: servers of the older protocol do so.
     pub(super) prefers_events: bool,
     /// Restores what was changed on the way to the server, and is told when nobody wants the answer any more.
@@ -120,7 +123,8 @@ impl Answering {
                     *response.headers_mut() = answered.headers.0.clone();
                 }
                 events_headers(response.headers_mut());
-                *response.body_mut() = watched(self.events(first));
+                let event = self.kept();
+                *response.body_mut() = watched(self.events(first, event));
                 response
             }
         }
@@ -134,9 +138,20 @@ impl Answering {
         accepts.events && is_plain && is_wanted
     }
 
+    /// Keeps the answer for a client that can ask for the rest of it; returns the id of its first event.
+    fn kept(&self) -> Option<String> {
+        let (Some((resumes, whose)), Last::Call(call)) = (&self.resumes, &self.last) else {
+            return None;
+        };
+        resumes.keep(whose, (&self.id, self.about), call)
+    }
+
     /// Makes events of what comes, up to the answer.
-    fn events(self, first: Next) -> Body {
-        let pieces = stream::unfold((Some(self), Some(first)), |(answering, first)| async move {
+    fn events(self, first: Next, event: Option<String>) -> Body {
+        let primed = event.as_deref().map(resuming::first);
+        let primed = primed.map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
+        let begun = (Some(self), Some(first), event);
+        let pieces = stream::unfold(begun, |(answering, first, event)| async move {
             let mut answering = answering?;
             let next = match first {
                 Some(first) => first,
@@ -145,11 +160,16 @@ impl Answering {
             let (piece, rest) = match next {
                 Next::Aside(message) => (sse::event(&message, None), Some(answering)),
                 Next::Nothing => (Bytes::from_static(ALIVE), Some(answering)),
-                Next::Last(answered) => (sse::event(&answered.message, None), None),
+                Next::Last(answered) => {
+                    if let (Some((resumes, _)), Some(event)) = (&answering.resumes, &event) {
+                        resumes.written(event);
+                    }
+                    (sse::event(&answered.message, None), None)
+                }
             };
-            Some((Ok::<_, Infallible>(Frame::data(piece)), (rest, None)))
+            Some((Ok::<_, Infallible>(Frame::data(piece)), (rest, None, event)))
         });
-        Body::new(StreamBody::new(pieces))
+        Body::new(StreamBody::new(stream::iter(primed).chain(pieces)))
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::answering;
 use super::desk::Desk;
 use super::front::{By, Came, Front, Refused};
-use super::headers::{self, SESSION, VERSION};
+use super::headers::{self, HEADER_MISMATCH, SESSION, VERSION};
 use super::routes::UNREAD_MAX;
 use super::visit::Visit;
 use super::{cancelled, locked};
@@ -175,7 +175,7 @@ impl<D: Desk> Children<D> {
                 let mirrors = |tool: &str| visit.mirrors.of(tool);
                 headers::agree(&came.message, mirrors, headers).map_err(|why| {
                     let status = StatusCode::BAD_REQUEST;
-                    Refused::new(status, came.message.id(), -32020, &why)
+                    Refused::new(status, came.message.id(), HEADER_MISMATCH, &why)
                 })?;
                 visit.ask_renamed(front, came).await
             }

@@ -12,14 +12,15 @@ use axum::routing::any;
 use bytes::Bytes;
 use semel::{Engine, Error};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
-use super::answering::Accepts;
+use super::answering::{Accepts, Answering, Last};
 use super::caller::{Pepper, Shown, shown};
 use super::children::Children;
 use super::desk::Desk;
-use super::headers::passed_on;
-use super::relay::Relay;
+use super::headers::{SESSION, passed_on};
+use super::relay::{Relay, Unchanged};
+use super::resuming::{self, Resumes};
 use super::{answer, reading};
 use crate::auth::unauthorized;
 use crate::config::Config;
@@ -39,6 +40,7 @@ pub(crate) struct Front<D: Desk> {
     pub(super) desk: Arc<D>,
     pub(super) proofs: Proofs,
     pub(super) stop: watch::Receiver<bool>,
+    pub(super) resumes: Resumes,
     behind: Behind<D>,
     engine: Engine,
     config: Config,
@@ -71,6 +73,20 @@ pub(super) struct By {
     pub(super) accepts: Accepts,
     /// The connection that it came on.
     pub(super) line: Option<Line>,
+}
+
+impl By {
+    /// Names the client: a session belongs to whoever shows the same credentials.
+    pub(super) fn whose(&self) -> String {
+        let session = self.headers.get(SESSION).and_then(|id| id.to_str().ok());
+        self.whose_in(session)
+    }
+
+    /// Names the client in a session.
+    pub(super) fn whose_in(&self, session: Option<&str>) -> String {
+        let principal = self.principal.as_deref().unwrap_or_default();
+        format!("{principal}\n{}", session.unwrap_or_default())
+    }
 }
 
 /// Why a request is not answered by a server.
@@ -151,6 +167,7 @@ impl<D: Desk> Front<D> {
             pepper,
             bodies: Budget::default(),
             stop,
+            resumes: Resumes::default(),
         })
     }
 
@@ -214,12 +231,41 @@ impl<D: Desk> Front<D> {
                     Behind::Children(children) => children.post(self, &parts.headers, came).await,
                 }
             }
+            (&Method::GET, _) if resuming::asked_for(&by.headers).is_some() => {
+                self.resumed(by).await
+            }
             (&Method::GET, Behind::Server(relay)) => relay.get(self, by).await,
             (&Method::DELETE, Behind::Server(relay)) => relay.delete(by).await,
             (&Method::GET, Behind::Children(children)) => children.get(self, &by),
             (&Method::DELETE, Behind::Children(children)) => children.delete(&by).await,
             _ => Err(Refused::Method("GET, POST, DELETE")),
         }
+    }
+
+    /// Gives the rest of an answer that broke off.
+    async fn resumed(&self, by: By) -> Result<Response, Refused> {
+        let event = resuming::asked_for(&by.headers).unwrap_or_default();
+        let Some(kept) = self.resumes.take(event, &by.whose()) else {
+            let why = "there is no more of this answer: the same call gets it again";
+            return Err(Refused::new(StatusCode::NOT_FOUND, None, -32600, why));
+        };
+        let (_, nothing) = mpsc::channel(1);
+        let answering = Answering {
+            id: kept.id,
+            about: kept.about,
+            asides: nothing,
+            last: Last::Call(kept.call),
+            resumes: self.resumes_for(&by),
+            prefers_events: true,
+            own: Box::new(Unchanged),
+            waits: None,
+        };
+        Ok(answering.response(by.accepts, by.line).await)
+    }
+
+    /// Returns where answers are kept for a client, if it can ask for them.
+    pub(super) fn resumes_for(&self, by: &By) -> Option<(Resumes, String)> {
+        resuming::knows(&by.headers).then(|| (self.resumes.clone(), by.whose()))
     }
 
     /// Finds out how a request came.

@@ -20,6 +20,9 @@ pub(crate) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 pub(crate) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 pub(crate) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
+/// The code of JSON-RPC for headers that do not say what the body says.
+pub(crate) const HEADER_MISMATCH: i64 = -32020;
+
 /// How headers begin that repeat an argument of a tool.
 const PARAM: &str = "mcp-param-";
 

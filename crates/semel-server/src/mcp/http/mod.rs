@@ -13,6 +13,7 @@ mod listening;
 mod reading;
 pub(super) mod relay;
 mod renamed;
+mod resuming;
 mod routes;
 #[cfg(test)]
 mod tests;

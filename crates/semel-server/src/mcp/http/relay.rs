@@ -18,7 +18,7 @@ use super::answering::{Answering, Last, Own};
 use super::calls::Calls;
 use super::desk::{Asked, Desk};
 use super::front::{By, Came, Front, Refused};
-use super::headers::{SESSION, passed_on};
+use super::headers::{HEADER_MISMATCH, SESSION, passed_on};
 use super::upstream::HttpUpstream;
 use super::{about, cancelled, locked};
 use crate::mcp::message::{Kind, Message};
@@ -67,7 +67,7 @@ impl<D: Desk> Relay<D> {
     /// Answers a message.
     pub(super) async fn post(&self, front: &Front<D>, came: Came) -> Result<Response, Refused> {
         let Came { message, by } = came;
-        let whose = whose(&by, by.headers.get(SESSION).and_then(|id| id.to_str().ok()));
+        let whose = by.whose();
         if let Some(id) = cancelled(&message)
             && let Some(call) = self.calls.find(&whose, &id)
         {
@@ -77,6 +77,11 @@ impl<D: Desk> Relay<D> {
             }
         }
         if matches!(message.kind(), Kind::Request { .. }) && front.desk.takes(&message) {
+            let agreed = self.server.agrees(&message, &by.headers);
+            agreed.map_err(|why| {
+                let status = StatusCode::BAD_REQUEST;
+                Refused::new(status, message.id(), HEADER_MISMATCH, &why)
+            })?;
             return Ok(self.take(front, message, by, whose).await);
         }
         let session = match message.method() {
@@ -99,7 +104,7 @@ impl<D: Desk> Relay<D> {
                 .get(SESSION)
                 .and_then(|id| id.to_str().ok())
         {
-            self.remember(self::whose(&by, Some(id)), session);
+            self.remember(by.whose_in(Some(id)), session);
         }
         Ok(as_it_comes(answer))
     }
@@ -107,6 +112,7 @@ impl<D: Desk> Relay<D> {
     /// Hands a request to the gateway.
     async fn take(&self, front: &Front<D>, request: Message, by: By, whose: String) -> Response {
         let session = self.session(front, &whose);
+        let resumes = front.resumes_for(&by);
         let (sender, asides) = mpsc::channel(WAITING_MAX);
         let about = about(by.principal.as_deref(), &request);
         let asked = Asked {
@@ -124,6 +130,7 @@ impl<D: Desk> Relay<D> {
             about,
             asides,
             last: Last::Call(call),
+            resumes,
             prefers_events: false,
             own: Box::new(Unchanged),
             waits: None,
@@ -142,8 +149,8 @@ impl<D: Desk> Relay<D> {
 
     /// Passes on the end of a session.
     pub(super) async fn delete(&self, by: By) -> Result<Response, Refused> {
-        if let Some(id) = by.headers.get(SESSION).and_then(|id| id.to_str().ok()) {
-            locked(&self.sessions).remove(&whose(&by, Some(id)));
+        if by.headers.contains_key(SESSION) {
+            locked(&self.sessions).remove(&by.whose());
         }
         let answer = self.server.relay(Method::DELETE, by.headers, Bytes::new());
         let answer = answer.await.map_err(|lost| not_answered(None, &lost))?;
@@ -178,12 +185,6 @@ impl<D: Desk> Relay<D> {
         }
         sessions.insert(whose, (session, Instant::now()));
     }
-}
-
-/// Names a client: a session belongs to whoever shows the same credentials.
-fn whose(by: &By, session: Option<&str>) -> String {
-    let principal = by.principal.as_deref().unwrap_or_default();
-    format!("{principal}\n{}", session.unwrap_or_default())
 }
 
 /// Says that the server gave no answer.

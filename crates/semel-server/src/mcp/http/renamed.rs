@@ -9,6 +9,7 @@ use super::answering::Own;
 use super::children::Server;
 use super::headers::Learned;
 use super::routes::SUBSCRIPTION;
+use crate::mcp::ask::CLIENT_CAPABILITIES;
 use crate::mcp::edit;
 use crate::mcp::message::{Kind, Malformed, Message};
 use crate::mcp::upstream::Headers;
@@ -34,6 +35,8 @@ pub(super) struct Renamed {
     name: String,
     /// What its progress goes by, as it was written.
     token: Option<String>,
+    /// Whether it says of its client what every request must say.
+    is_complete: bool,
     /// Learns from the answer.
     learned: Option<Learned>,
     /// Whom to tell when its client leaves before the answer.
@@ -57,6 +60,7 @@ impl Renamed {
             id: message.id().unwrap_or("null").to_owned(),
             name,
             token,
+            is_complete: edit::get(params, &["_meta", CLIENT_CAPABILITIES]).is_some(),
             learned: None,
             server: None,
             is_answered: AtomicBool::new(false),
@@ -124,6 +128,7 @@ impl Own for Renamed {
         match code {
             Some("-32601") => StatusCode::NOT_FOUND,
             Some("-32020" | "-32021" | "-32022") => StatusCode::BAD_REQUEST,
+            Some("-32602") if !self.is_complete => StatusCode::BAD_REQUEST,
             Some(_) | None => StatusCode::OK,
         }
     }

@@ -111,6 +111,15 @@ impl HttpUpstream {
         }
     }
 
+    /// Checks that the headers of a request of the newer kind say what its body says, as its server would: what the
+    /// gateway answers itself gets no further.
+    pub(super) fn agrees(&self, request: &Message, headers: &HeaderMap) -> Result<(), String> {
+        if headers::own_version(request).is_none() {
+            return Ok(());
+        }
+        headers::agree(request, |tool| self.0.mirrors.of(tool), headers)
+    }
+
     /// Ends the session, if there is one.
     pub(crate) async fn end(&self) {
         self.0.listen_no_more();

@@ -186,6 +186,7 @@ impl<D: Desk> Visit<D> {
             about,
             asides,
             last,
+            resumes: front.resumes_for(by),
             prefers_events: !self.id.is_empty(),
             own,
             waits: Some(waits),

@@ -1,11 +1,13 @@
 //! Clients over HTTP, in front of a server that speaks HTTP.
 
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, Method};
 use semel::core::identity::{Exchange, Observation};
 use semel::{Namespace, NewToken, Scope};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::fake::Gate;
 use super::peer::{Act, Heard, Peer, empty, events, json};
@@ -160,6 +162,77 @@ async fn what_comes_before_the_answer_makes_it_events() {
         .post(&[("accept", "application/json")], CALL)
         .await;
     assert_eq!(got.header("content-type"), Some("application/json"));
+    assert_eq!(got.text().await, ANSWER);
+}
+
+#[tokio::test]
+async fn an_answer_that_broke_off_is_given_on_another_stream() {
+    let go_on = Arc::new(Notify::new());
+    let aside = r#"data: {"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#;
+    let (said, rest) = (format!("{aside}\n\n"), format!("data: {ANSWER}\n\n"));
+    let told = Arc::clone(&go_on);
+    let halt = move |_: &Heard| Act::Halt(events(&said), Arc::clone(&told), rest.clone().into());
+    let (gate, mut peer) = gate(halt).await;
+    let (session, version) = ("mcp-session-id", "mcp-protocol-version");
+    let client = gate.client();
+    let mut got = client
+        .post(&[(session, "s"), (version, "2025-11-25")], CALL)
+        .await;
+    let text = got.until("notifications/progress").await;
+    let event = text
+        .strip_prefix("id: ")
+        .and_then(|text| text.lines().next());
+    let event = event.expect("it begins with an id");
+    drop((got, client));
+    gate.desk.ended(0, Exchange::Lost).await;
+    go_on.notify_one();
+    let last = ("last-event-id", event);
+    let get = async |whose: &str| {
+        let with = [(session, whose), (version, "2025-11-25"), last];
+        let got = gate.client().send(Method::GET, &with, "").await;
+        (got.status, got.text().await)
+    };
+    let (status, text) = get("t").await;
+    assert_eq!(status, 404, "it is another one's: {text}");
+    let (status, text) = get("s").await;
+    assert_eq!(status, 200);
+    assert!(text.ends_with(&format!("data: {ANSWER}\n\n")), "{text}");
+    let (status, text) = get("s").await;
+    assert_eq!(status, 404, "it was given: {text}");
+    let methods: Vec<_> = peer.rest().into_iter().map(|heard| heard.method).collect();
+    assert_eq!(methods, ["POST"], "the server was left alone");
+    // Older clients do not know what an event without data is for.
+    let client = gate.client();
+    let mut got = client
+        .post(&[(session, "s"), (version, "2025-06-18")], CALL)
+        .await;
+    let text = got.until("notifications/progress").await;
+    assert!(text.starts_with("event: message\n"), "{text}");
+}
+
+#[tokio::test]
+async fn headers_that_say_something_else_are_refused_before_a_call_is_taken() {
+    let (gate, mut peer) = gate(|_| Act::Say(json("", ANSWER))).await;
+    let client = gate.client();
+    let call = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+    let (version, method) = (
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+    );
+    for with in [
+        &[version, method][..],
+        &[version, method, ("mcp-name", "b")],
+        &[version, ("mcp-name", "a")],
+    ] {
+        let got = client.post(with, call).await;
+        assert_eq!(got.status, 400, "{with:?}");
+        let text = got.text().await;
+        assert!(text.contains("-32020"), "{text}");
+    }
+    assert_eq!(peer.rest().len(), 0);
+    let got = client
+        .post(&[version, method, ("mcp-name", "a")], call)
+        .await;
     assert_eq!(got.text().await, ANSWER);
 }
 

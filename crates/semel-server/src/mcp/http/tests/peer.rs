@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::soon;
 
@@ -36,6 +36,8 @@ pub(super) enum Act {
     Say(Vec<u8>),
     /// Writes this and closes.
     Last(Vec<u8>),
+    /// Writes this, waits to be told to go on, writes the rest and closes.
+    Halt(Vec<u8>, Arc<Notify>, Vec<u8>),
     /// Writes this, waits for the caller to close, and says so.
     Hold(Vec<u8>, mpsc::UnboundedSender<()>),
 }
@@ -90,6 +92,13 @@ async fn converse(
             }
             Act::Last(bytes) => {
                 drop(stream.write_all(&bytes).await);
+                drop(stream.shutdown().await);
+                return;
+            }
+            Act::Halt(bytes, go_on, rest) => {
+                drop(stream.write_all(&bytes).await);
+                go_on.notified().await;
+                drop(stream.write_all(&rest).await);
                 drop(stream.shutdown().await);
                 return;
             }
