@@ -9,6 +9,9 @@
 /// gateway; a second call that is meant runs. Where nobody can know whether a call took effect, it is
 /// in doubt: it is not sent again, and its caller is told what to do.
 ///
+/// Without COMMAND and --upstream, the servers that semel.toml names (`[mcp.servers.NAME]`) are behind one
+/// endpoint.
+///
 /// What each tool may do is set in semel.toml (`semel mcp inspect` writes a first one): a tool that only
 /// reads is `class = "safe"` and passes untouched. docs/mcp.md has the settings for the usual hosts.
 #[derive(Debug, clap::Args)]
@@ -32,7 +35,8 @@ pub(crate) struct Mcp {
     #[arg(long, value_name = "PLACE")]
     pub(crate) listen: Option<String>,
 
-    /// What the server is called in the ledger: calls of two names never meet [default: its command or URL]
+    /// What the server is called in the ledger: calls of two names never meet [default: its command or URL; its name
+    /// in semel.toml]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
@@ -62,7 +66,8 @@ pub(crate) enum McpVerb {
     /// Lists a server's tools and how each would be treated
     ///
     /// Asks the server for its tools, calls none of them, and says for each which class it would get and why,
-    /// and whether it takes a key of its own that the gateway could fill in.
+    /// and whether it takes a key of its own that the gateway could fill in. Without a server, all that
+    /// semel.toml names are asked.
     #[command(after_long_help = "Examples:
   semel mcp inspect -- npx -y @modelcontextprotocol/server-memory
   semel mcp inspect --write semel.toml --upstream https://mcp.example.com/mcp")]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use semel::Engine;
 use semel_server::Url;
-use semel_server::mcp::{self, Command, Config, Inspected, Server};
+use semel_server::mcp::{self, Command, Config, Environment, Inspected, Served, Server};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -23,14 +23,12 @@ pub(crate) async fn run(context: &Context, args: &Mcp) -> Result<ExitCode, Failu
         return inspect(context, args).await;
     }
     let settings = &context.settings;
-    let server = server(&args.server)?;
+    let servers = served(context, args)?;
     let stopped = stopped().map_err(|error| Failure::internal(format!("no signals: {error}")))?;
     let [wait, timeout, drain] = settings.mcp_times()?;
     let config = Config {
-        name: args.name.clone().unwrap_or_else(|| server.name()),
-        policy: settings.mcp_policy(args.trust_annotations)?,
+        servers,
         admin_tools: args.admin_tools || settings.get("mcp.admin_tools") == "on",
-        server,
         wait,
         timeout,
         drain,
@@ -82,58 +80,129 @@ fn stopped() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-fn server(args: &McpServer) -> Result<Server, Failure> {
-    if let Some(url) = &args.upstream {
-        let url =
-            Url::parse(url).map_err(|error| Failure::input(format!("--upstream: {error}")))?;
-        return Ok(Server::Http(url));
+/// Returns the servers to be served: the one that was named, or those of the settings.
+fn served(context: &Context, args: &Mcp) -> Result<Vec<Served>, Failure> {
+    let (settings, trusts) = (&context.settings, args.trust_annotations);
+    if let Some(server) = named(&args.server)? {
+        return Ok(vec![Served {
+            name: args.name.clone().unwrap_or_else(|| server.name()),
+            policy: settings.mcp_policy(trusts)?,
+            server,
+        }]);
     }
-    match args.command.split_first() {
-        Some((program, arguments)) => Ok(Server::Command(Command {
-            program: program.clone(),
-            arguments: arguments.to_vec(),
-        })),
-        None => Err(Failure::input("no server was named").hint(
-            "`semel mcp -- COMMAND` starts one; `semel mcp --upstream URL` goes to one that runs",
-        )),
+    let mut servers = settings.mcp_servers(trusts)?;
+    match (servers.as_mut_slice(), &args.name) {
+        ([], _) => return Err(no_server()),
+        ([server], Some(name)) => server.name.clone_from(name),
+        ([_, _, ..], Some(_)) => {
+            let text = "--name is for one server; semel.toml names several";
+            return Err(Failure::input(text).hint("their names there are those in the ledger"));
+        }
+        (_, None) => {}
     }
+    Ok(servers)
 }
 
+fn no_server() -> Failure {
+    Failure::input("no server was named").hint(
+        "`semel mcp -- COMMAND` starts one; `semel mcp --upstream URL` goes to one that runs; `[mcp.servers.NAME]` in \
+         semel.toml names any number of them",
+    )
+}
+
+/// Returns the server that was named, if one was.
+fn named(args: &McpServer) -> Result<Option<Server>, Failure> {
+    if let Some(url) = &args.upstream {
+        let wrong = |error| Failure::input(format!("--upstream: {error}"));
+        let server = Url::parse(url).and_then(|url| Server::at(url, &[]));
+        return server.map(Some).map_err(wrong);
+    }
+    let command = args.command.split_first();
+    Ok(command.map(|(program, arguments)| {
+        Server::Command(Command {
+            program: program.clone(),
+            arguments: arguments.to_vec(),
+            environment: Environment::default(),
+        })
+    }))
+}
+
+/// The tools of a server, which has a name where the settings name it.
+type Found = (Option<String>, Vec<Inspected>);
+
 async fn inspect(context: &Context, args: &Inspect) -> Result<ExitCode, Failure> {
-    let server = server(&args.server)?;
-    let policy = context.settings.mcp_policy(false)?;
-    let found = mcp::inspect(&server, &policy).await;
-    let found = found
-        .map_err(|error| Failure::input(format!("the server cannot be inspected: {error}")))?;
+    let settings = &context.settings;
+    let mut found: Vec<Found> = vec![];
+    let mut failed = vec![];
+    match named(&args.server)? {
+        Some(server) => {
+            let tools = mcp::inspect(&server, &settings.mcp_policy(false)?).await;
+            let cannot = |error| Failure::input(format!("the server cannot be inspected: {error}"));
+            found.push((None, tools.map_err(cannot)?));
+        }
+        None => {
+            let servers = settings.mcp_servers(false)?;
+            if servers.is_empty() {
+                return Err(no_server());
+            }
+            for Served {
+                server,
+                name,
+                policy,
+            } in servers
+            {
+                match mcp::inspect(&server, &policy).await {
+                    Ok(tools) => found.push((Some(name), tools)),
+                    Err(error) => failed.push(format!("{name}: {error}")),
+                }
+            }
+        }
+    }
     if let Some(path) = &args.write {
+        let text = settings_for(&found);
         let written = std::fs::OpenOptions::new()
             .write(true)
             .create_new(true)
             .open(path)
-            .and_then(|mut open| io::Write::write_all(&mut open, settings_for(&found).as_bytes()));
+            .and_then(|mut open| io::Write::write_all(&mut open, text.as_bytes()));
         written.map_err(|error| {
             Failure::input(format!("{} cannot be written: {error}", path.display()))
         })?;
     }
     show(context, &found);
-    Ok(ExitCode::SUCCESS)
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    // What the others have was shown.
+    let failed = failed.join("; ");
+    Err(Failure::input(format!(
+        "not all servers can be inspected: {failed}"
+    )))
 }
 
-fn show(context: &Context, found: &[Inspected]) {
+fn show(context: &Context, found: &[Found]) {
+    let tools = found
+        .iter()
+        .flat_map(|(server, tools)| tools.iter().map(move |tool| (server.as_deref(), tool)));
     if context.printer.is_json() {
-        for tool in found {
-            context.printer.object(&json!({
+        for (server, tool) in tools {
+            let mut object = json!({
                 "name": tool.name,
                 "class": tool.class.as_str(),
                 "why": tool.why.as_str(),
                 "annotated": tool.annotated.map(semel::Class::as_str),
                 "native_keys": tool.native_keys,
-            }));
+            });
+            if let Some(server) = server {
+                object["server"] = json!(server);
+            }
+            context.printer.object(&object);
         }
         return;
     }
-    let mut rows = vec![["TOOL", "CLASS", "WHY", "SERVER SAYS", "OWN KEY"].map(Cell::from)];
-    rows.extend(found.iter().map(|tool| {
+    let mut rows =
+        vec![["SERVER", "TOOL", "CLASS", "WHY", "SERVER SAYS", "OWN KEY"].map(Cell::from)];
+    rows.extend(tools.map(|(server, tool)| {
         let annotated = tool.annotated.map_or("-", semel::Class::as_str);
         let keys = tool.native_keys.join(" ");
         let keys = if keys.is_empty() {
@@ -142,6 +211,7 @@ fn show(context: &Context, found: &[Inspected]) {
             keys
         };
         [
+            server.unwrap_or_default().to_owned().into(),
             tool.name.clone().into(),
             tool.class.as_str().into(),
             tool.why.as_str().into(),
@@ -149,21 +219,33 @@ fn show(context: &Context, found: &[Inspected]) {
             keys.into(),
         ]
     }));
-    for line in table::lines(&rows) {
+    // One that was named needs no name.
+    let is_named = found.iter().any(|(server, _)| server.is_some());
+    let lines = if is_named {
+        table::lines(&rows)
+    } else {
+        let rows: Vec<_> = rows.into_iter().map(|[_, rest @ ..]| rest).collect();
+        table::lines(&rows)
+    };
+    for line in lines {
         context.printer.line(&line);
     }
 }
 
 /// Writes settings to begin with: everything acts unless somebody says otherwise.
-fn settings_for(found: &[Inspected]) -> String {
+fn settings_for(found: &[Found]) -> String {
     let mut text = String::from(
         "# How `semel mcp` treats the tools of this server. A tool acts and is carried out once unless it is\n\
          # `safe` (it only reads, and passes untouched) or `idempotent` (a doubt may be sent again).\n\
          # Lines with a # are what the server says of itself: take the # away where you believe it.\n",
     );
-    for tool in found {
+    let tools = found
+        .iter()
+        .flat_map(|(server, tools)| tools.iter().map(move |tool| (server.as_deref(), tool)));
+    for (server, tool) in tools {
+        let of = server.map_or_else(String::new, |server| format!("servers.{server}."));
         // Writing to a text cannot fail.
-        let _ = write!(text, "\n[mcp.tools.{}]\n", json!(tool.name));
+        let _ = write!(text, "\n[mcp.{of}tools.{}]\n", json!(tool.name));
         let (mark, class) = match tool.annotated {
             Some(class) => ("# ", class.as_str()),
             None => ("", tool.class.as_str()),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::known::Kind;
 use super::mcp;
 use super::nearest::nearest;
+use super::servers;
 use super::{SETTINGS, Variable, named, user_directory};
 use crate::failure::Failure;
 
@@ -16,6 +17,7 @@ pub(super) struct Said {
     pub(super) path: PathBuf,
     pub(super) values: BTreeMap<String, String>,
     pub(super) tools: mcp::Tools,
+    pub(super) servers: Vec<servers::Written>,
 }
 
 /// Reads the file that was named, or else `./semel.toml`, or else the user's own.
@@ -63,28 +65,35 @@ fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
             error.message()
         ))
     })?;
-    // Tools have names of their own: they are no settings that everybody knows.
-    let tools = table
-        .get_mut("mcp")
-        .and_then(toml::Value::as_table_mut)
-        .and_then(|section| section.remove("tools"));
-    let tools = match tools {
-        Some(toml::Value::Table(tools)) => mcp::tools(&path, &tools)?,
-        Some(other) => {
-            let (file, found) = (path.display(), other.type_str());
-            return Err(Failure::input(format!(
-                "{file}: `mcp.tools` must be a table; it is a {found}"
-            )));
-        }
-        None => mcp::Tools::default(),
-    };
+    let tools = taken(&path, &mut table, "tools")?;
+    let servers = taken(&path, &mut table, "servers")?;
+    let (tools, servers) = (
+        mcp::tools(&path, "mcp.tools", &tools)?,
+        servers::servers(&path, &servers)?,
+    );
     let mut values = BTreeMap::new();
     flatten(&path, "", &table, &mut values)?;
     Ok(Said {
         path,
         values,
         tools,
+        servers,
     })
+}
+
+/// Takes a table out of `[mcp]` whose members have names of their own: they are no settings that everybody knows.
+fn taken(path: &Path, table: &mut toml::Table, name: &str) -> Result<toml::Table, Failure> {
+    let section = table.get_mut("mcp").and_then(toml::Value::as_table_mut);
+    match section.and_then(|section| section.remove(name)) {
+        Some(toml::Value::Table(taken)) => Ok(taken),
+        Some(other) => {
+            let (file, found) = (path.display(), other.type_str());
+            Err(Failure::input(format!(
+                "{file}: `mcp.{name}` must be a table; it is a {found}"
+            )))
+        }
+        None => Ok(toml::Table::new()),
+    }
 }
 
 /// Writes `[run] lease = "5s"` as `run.lease`; a name that nobody knows is an error.

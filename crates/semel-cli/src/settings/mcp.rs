@@ -61,12 +61,12 @@ struct WrittenVerify {
     equals: Option<toml::Value>,
 }
 
-/// Reads `[mcp.tools]`.
-pub(super) fn tools(path: &Path, table: &toml::Table) -> Result<Tools, Failure> {
+/// Reads `[mcp.tools]`, or those of one server; `place` says which.
+pub(super) fn tools(path: &Path, place: &str, table: &toml::Table) -> Result<Tools, Failure> {
     let mut tools = Tools::new();
     for (name, value) in table {
         let wrong =
-            |text: String| Failure::input(format!("{}: mcp.tools.{name}: {text}", path.display()));
+            |text: String| Failure::input(format!("{}: {place}.{name}: {text}", path.display()));
         let Some(members) = value.as_table() else {
             let text = format!("it must be a table; it is a {}", value.type_str());
             return Err(wrong(text));

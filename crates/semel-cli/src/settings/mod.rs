@@ -7,6 +7,7 @@ mod nearest;
 mod redact;
 mod secret;
 mod serve;
+mod servers;
 
 pub(crate) use self::known::{Kind, SETTINGS, Setting};
 pub(crate) use self::nearest::nearest;
@@ -54,6 +55,8 @@ pub(crate) struct Settings {
     values: BTreeMap<&'static str, Value>,
     /// How single tools of MCP servers are treated.
     tools: mcp::Tools,
+    /// The servers behind the gateway for MCP.
+    servers: Vec<servers::Written>,
 }
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -116,6 +119,7 @@ impl Settings {
         Ok(Self {
             values,
             tools: file.tools,
+            servers: file.servers,
         })
     }
 

@@ -7,11 +7,12 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::edit;
+use super::http::children;
 use super::listed::Listed;
 use super::message::{Kind, Message};
 use super::policy::{UpstreamPolicy, Why};
-use super::upstream::{Headers, Reply, Upstream, WAITING_MAX};
-use super::{Reached, Server};
+use super::upstream::{Headers, Reply, WAITING_MAX};
+use super::{Road, Server};
 
 /// How long a server may take for an answer: its packages may have to be fetched first.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
@@ -44,10 +45,11 @@ pub struct Inspected {
 /// Says what the server did instead.
 pub async fn inspect(server: &Server, policy: &UpstreamPolicy) -> Result<Vec<Inspected>, String> {
     let (unasked, mut coming) = mpsc::channel(WAITING_MAX);
-    let reached = Reached::new(server, unasked).map_err(|error| error.to_string())?;
+    let road = Road::to(server).map_err(|error| error.to_string())?;
+    let reached = road.reach(unasked);
     // What it says unasked is of no interest, and must not hold it up.
     let listening = tokio::spawn(async move { while coming.recv().await.is_some() {} });
-    let found = tools(&*reached.upstream()).await;
+    let found = tools(&*reached).await;
     reached.end().await;
     listening.abort();
     let believed = UpstreamPolicy {
@@ -71,7 +73,7 @@ pub async fn inspect(server: &Server, policy: &UpstreamPolicy) -> Result<Vec<Ins
 }
 
 /// Finds out which protocol the server speaks, and asks for its tools.
-async fn tools(server: &dyn Upstream) -> Result<Vec<Listed>, String> {
+async fn tools(server: &dyn children::Server) -> Result<Vec<Listed>, String> {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -119,7 +121,7 @@ async fn tools(server: &dyn Upstream) -> Result<Vec<Listed>, String> {
 }
 
 async fn ask(
-    server: &dyn Upstream,
+    server: &dyn children::Server,
     method: &str,
     params: &serde_json::Value,
 ) -> Result<Message, String> {

@@ -2,7 +2,6 @@
 
 use super::ask::REPEAT_ARGUMENT;
 use super::edit;
-use super::policy::UpstreamPolicy;
 
 /// A tool as its server lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,12 +89,12 @@ const REPEAT_SCHEMA: &str = r#"{"type":"string","description":"Only when an answ
 
 /// Adds the argument that asks for a second one to the tools that are asked about before they run again;
 /// the rest of the list stays what it is.
-pub(crate) fn with_repeat_argument(result: &str, policy: &UpstreamPolicy) -> String {
+pub(crate) fn with_repeat_argument(result: &str, is_asked_about: impl Fn(&str) -> bool) -> String {
     let tools = edit::get(result, &["tools"]).and_then(edit::items);
     let tools = tools.unwrap_or_default().into_iter().enumerate();
     let challenged = tools.filter(|(_, tool)| {
         let name = edit::text(tool, &["name"]);
-        name.is_some_and(|name| policy.tool(&name).challenge)
+        name.is_some_and(|name| is_asked_about(&name))
     });
     challenged.fold(result.to_owned(), |list, (at, _)| {
         let at = at.to_string();

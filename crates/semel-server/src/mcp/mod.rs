@@ -5,10 +5,13 @@
 //!                                  │  everything else passes as it came
 //!                                  └──▶ Doorway ──▶ Engine
 //! ```
+//!
+//! Several servers behind one gateway are a [`Union`], which is an upstream like any other.
 
 mod admin;
 mod answer;
 mod ask;
+mod catalogue;
 mod child;
 mod edit;
 mod gateway;
@@ -24,6 +27,7 @@ mod sse;
 mod stdio;
 #[cfg(test)]
 mod tests;
+mod union;
 mod upstream;
 mod verdict;
 mod verify;
@@ -31,27 +35,29 @@ mod verify;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Engine;
 use semel::core::Digest;
 use tokio::sync::mpsc;
 
-pub use self::child::Command;
+pub use self::child::{Command, Environment};
 pub use self::gateway::{TIMEOUT, WAIT};
 pub use self::inspect::{Inspected, inspect};
 pub use self::listed::{Annotations, Listed};
 pub use self::policy::{Cancel, MetaPath, ToolPolicy, UpstreamPolicy, Why};
 pub use self::verify::{Verify, VerifyError};
 
+use self::catalogue::Catalogue;
 use self::child::Child;
 use self::gateway::{About, Gateway, Session};
 use self::http::caller::Pepper;
-use self::http::children::{self, Children, Visits};
+use self::http::children::{self, Children, Start as _, Visits};
 use self::http::door::Opened;
 use self::http::front::Behind;
 use self::http::relay::Relay;
 use self::http::upstream::HttpUpstream;
 use self::message::Message;
+use self::union::Union;
 use self::upstream::{Upstream, WAITING_MAX};
 use crate::pool::Pool;
 use crate::{StartError, Stop, Url};
@@ -59,12 +65,8 @@ use crate::{StartError, Stop, Url};
 /// What a gateway is told.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The server.
-    pub server: Server,
-    /// What the server is called in the ledger.
-    pub name: String,
-    /// How its tools are treated.
-    pub policy: UpstreamPolicy,
+    /// The servers, at least one.
+    pub servers: Vec<Served>,
     /// How long an identical call waits for the one that runs.
     pub wait: Duration,
     /// How long the server may take for a call.
@@ -75,16 +77,65 @@ pub struct Config {
     pub admin_tools: bool,
 }
 
+/// A server behind a gateway.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// Where it is.
+    pub server: Server,
+    /// What it is called in the ledger, and in front of its tools where another server has one of the same name.
+    pub name: String,
+    /// How its tools are treated.
+    pub policy: UpstreamPolicy,
+}
+
 /// Where a server is.
 #[derive(Clone, Debug)]
 pub enum Server {
     /// A command that speaks on its standard input and output.
     Command(Command),
     /// One that speaks HTTP.
-    Http(Url),
+    Http {
+        /// Where.
+        url: Url,
+        /// What goes with every request, such as credentials; marked as sensitive, they are not shown.
+        headers: HeaderMap,
+    },
 }
 
+/// Headers that the gateway writes itself, beside those of the protocol: who set them would make its requests unreadable.
+const OWN_HEADERS: [&str; 8] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "transfer-encoding",
+];
+
 impl Server {
+    /// Names a server that speaks HTTP, and what goes with every request to it.
+    ///
+    /// # Errors
+    /// Says which header cannot be one, and not what it holds.
+    pub fn at(url: Url, fixed: &[(String, String)]) -> Result<Self, String> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fixed {
+            let parsed = HeaderName::try_from(name);
+            let parsed = parsed.map_err(|_| format!("`{name}` is no name of a header"))?;
+            if OWN_HEADERS.contains(&parsed.as_str()) || parsed.as_str().starts_with("mcp-") {
+                return Err(format!("`{name}` is written by the gateway itself"));
+            }
+            let value = HeaderValue::try_from(value);
+            let mut value =
+                value.map_err(|_| format!("`{name}` has a value that no header has"))?;
+            value.set_sensitive(true);
+            headers.insert(parsed, value);
+        }
+        Ok(Self::Http { url, headers })
+    }
+
     /// Returns what the server is called where nobody named it: the same for each start of it.
     #[must_use]
     pub fn name(&self) -> String {
@@ -93,16 +144,17 @@ impl Server {
                 let words = std::iter::once(&command.program).chain(&command.arguments);
                 words.map(String::as_str).collect::<Vec<_>>().join(" ")
             }
-            Self::Http(url) => url.whole(),
+            Self::Http { url, .. } => url.whole(),
         }
     }
 }
 
 impl Config {
     fn gateway(&self, engine: Engine) -> Result<Arc<Gateway>, StartError> {
+        let servers = self.servers.iter();
+        let servers = servers.map(|it| catalogue::Served::new(it.name.clone(), it.policy.clone()));
         let about = About {
-            target: self.name.clone(),
-            policy: self.policy.clone(),
+            catalogue: Arc::new(Catalogue::new(servers.collect(), self.admin_tools)),
             wait: self.wait,
             timeout: self.timeout,
             admin_tools: self.admin_tools,
@@ -111,39 +163,73 @@ impl Config {
         let gateway = gateway.map_err(|error| StartError::Upstream(error.to_string()))?;
         Ok(Arc::new(gateway))
     }
+
+    /// Finds the ways to the servers.
+    fn roads(&self) -> Result<Vec<Road>, StartError> {
+        let servers = self.servers.iter();
+        servers.map(|served| Road::to(&served.server)).collect()
+    }
 }
 
-/// A server, as one client sees it, that can be ended.
-#[derive(Debug)]
-enum Reached {
-    Child(Arc<Child>),
-    Http(Arc<HttpUpstream>),
+/// The way to a server, which every client goes by itself.
+#[derive(Clone, Debug)]
+enum Road {
+    Command(Command),
+    Http(Pool, HeaderMap),
 }
 
-impl Reached {
-    fn new(server: &Server, unasked: mpsc::Sender<Message>) -> Result<Self, StartError> {
+impl Road {
+    fn to(server: &Server) -> Result<Self, StartError> {
         Ok(match server {
-            Server::Command(command) => Self::Child(Arc::new(Child::new(command.clone(), unasked))),
-            Server::Http(url) => {
+            Server::Command(command) => Self::Command(command.clone()),
+            Server::Http { url, headers } => {
                 let pool = Pool::new(url.clone()).map_err(StartError::Upstream)?;
-                let upstream = HttpUpstream::speaking(pool, HeaderMap::new(), unasked);
-                Self::Http(Arc::new(upstream))
+                Self::Http(pool, headers.clone())
             }
         })
     }
 
-    fn upstream(&self) -> Arc<dyn Upstream> {
+    /// Reaches the server for one client.
+    fn reach(&self, unasked: mpsc::Sender<Message>) -> Arc<dyn children::Server> {
         match self {
-            Self::Child(child) => Arc::clone(child) as _,
-            Self::Http(http) => Arc::clone(http) as _,
+            Self::Command(command) => Arc::new(Child::new(command.clone(), unasked)),
+            Self::Http(pool, headers) => {
+                let (pool, headers) = (pool.clone(), headers.clone());
+                Arc::new(HttpUpstream::speaking(pool, headers, unasked))
+            }
         }
     }
+}
 
-    async fn end(&self) {
-        match self {
-            Self::Child(child) => child.end().await,
-            Self::Http(http) => http.end().await,
+/// The ways to all servers: to the only one, or to all of them as one.
+#[derive(Debug)]
+struct Roads {
+    roads: Vec<Road>,
+    catalogue: Arc<Catalogue>,
+}
+
+impl children::Start for Roads {
+    fn start(&self, unasked: mpsc::Sender<Message>) -> Arc<dyn children::Server> {
+        match self.roads.as_slice() {
+            [road] => road.reach(unasked),
+            roads => {
+                let catalogue = Arc::clone(&self.catalogue);
+                let reach = |at: usize, unasked| roads[at].reach(unasked);
+                Arc::new(Union::new(catalogue, reach, unasked))
+            }
         }
+    }
+}
+
+impl children::Server for Child {
+    fn end(&self) -> upstream::Pending<'_, ()> {
+        Box::pin(Self::end(self))
+    }
+}
+
+impl children::Server for HttpUpstream {
+    fn end(&self) -> upstream::Pending<'_, ()> {
+        Box::pin(Self::end(self))
     }
 }
 
@@ -158,8 +244,13 @@ pub async fn serve_stdio(
 ) -> Result<(), StartError> {
     let gateway = config.gateway(engine)?;
     let (unasked, coming) = mpsc::channel(WAITING_MAX);
-    let server = Reached::new(&config.server, unasked.clone())?;
-    let session = Arc::new(Session::new(server.upstream(), unasked));
+    let roads = Roads {
+        roads: config.roads()?,
+        catalogue: gateway.catalogue(),
+    };
+    let server = roads.start(unasked.clone());
+    let upstream: Arc<dyn Upstream> = Arc::<dyn children::Server>::clone(&server);
+    let session = Arc::new(Session::new(upstream, unasked));
     let io = (
         tokio::io::stdin(),
         tokio::io::stdout(),
@@ -187,21 +278,6 @@ pub struct Service {
     drain: Duration,
 }
 
-#[derive(Debug)]
-struct Starts(Command);
-
-impl children::Start for Starts {
-    fn start(&self, unasked: mpsc::Sender<Message>) -> Arc<dyn children::Server> {
-        Arc::new(Child::new(self.0.clone(), unasked))
-    }
-}
-
-impl children::Server for Child {
-    fn end(&self) -> upstream::Pending<'_, ()> {
-        Box::pin(Self::end(self))
-    }
-}
-
 impl Service {
     /// Opens the door for clients over HTTP.
     ///
@@ -214,13 +290,16 @@ impl Service {
     ) -> Result<Self, StartError> {
         let gateway = config.gateway(engine.clone())?;
         let drain = config.drain;
-        let behind = match config.server {
-            Server::Command(command) => {
-                Behind::Children(Children::new(Box::new(Starts(command)), Visits::default()))
+        let roads = config.roads()?;
+        let behind = match roads.as_slice() {
+            // Who speaks HTTP on both sides hears the very headers of the other.
+            [Road::Http(pool, headers)] => {
+                Behind::Server(Relay::new(pool.clone(), headers.clone()))
             }
-            Server::Http(url) => {
-                let pool = Pool::new(url).map_err(StartError::Upstream)?;
-                Behind::Server(Relay::new(pool, HeaderMap::new()))
+            _ => {
+                let catalogue = gateway.catalogue();
+                let start = Box::new(Roads { roads, catalogue });
+                Behind::Children(Children::new(start, Visits::default()))
             }
         };
         let pepper = pepper(&engine).await?;

@@ -13,6 +13,12 @@ const SERVER_GONE: i64 = 1502;
 /// Something is wrong on this side.
 const INTERNAL: i64 = -32603;
 
+/// The request names nothing that there is.
+const INVALID_PARAMS: i64 = -32602;
+
+/// There is no such method.
+const NO_METHOD: i64 = -32601;
+
 /// The most that is told of what a server said over HTTP, in bytes.
 const SAID_MAX: usize = 1_000;
 
@@ -37,6 +43,45 @@ pub(crate) fn twice(id: &str) -> Message {
         -32600,
         "semel: another request with this id is under way",
     )
+}
+
+/// Says that several servers have something of this name, and by which names to call them.
+pub(crate) fn ambiguous(id: &str, name: &str, names: &[String]) -> Message {
+    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    let text = format!(
+        "semel: several servers have a `{name}`, and nothing was done; use {}",
+        names.join(" or ")
+    );
+    error(id, INVALID_PARAMS, &text)
+}
+
+/// Says that no server has anything of this name; `what` it is.
+pub(crate) fn unknown(id: &str, what: &str, name: &str, servers: &[&str]) -> Message {
+    let text = format!(
+        "semel: none of the servers behind this endpoint ({}) has the {what} `{name}`",
+        servers.join(", ")
+    );
+    error(id, INVALID_PARAMS, &text)
+}
+
+/// Says that a request cannot be led to one of several servers: nobody knows which it is for.
+pub(crate) fn leads_nowhere(id: &str, method: &str, servers: &[&str]) -> Message {
+    let text = format!(
+        "semel: several servers are behind this endpoint ({}), and nobody knows which of them `{method}` is for; \
+         a client that needs it is connected to that server alone",
+        servers.join(", ")
+    );
+    error(id, NO_METHOD, &text)
+}
+
+/// Says that the parameters of a request are not what it needs.
+pub(crate) fn wrong_params(id: &str, why: &str) -> Message {
+    error(id, INVALID_PARAMS, &format!("semel: {why}"))
+}
+
+/// Says that a request asks for what there is only at single servers.
+pub(crate) fn no_method(id: &str, why: &str) -> Message {
+    error(id, NO_METHOD, &format!("semel: {why}"))
 }
 
 /// Says what a server answered over HTTP: in its own words, where they are an error of JSON-RPC.

@@ -33,6 +33,17 @@ pub(crate) trait Upstream: Send + Sync + fmt::Debug {
     /// Sends a notification, or the answer to a request of the server's own.
     fn tell<'a>(&'a self, message: &'a Message, with: &'a Headers)
     -> Pending<'a, Result<(), Lost>>;
+
+    /// Returns the server of this number, where there are several behind this one.
+    fn part(&self, _at: usize) -> Option<&dyn Upstream> {
+        None
+    }
+
+    /// Finds out which tools there are, where a call cannot be led to its server without. `again` asks those, too, that
+    /// did not answer before.
+    fn look<'a>(&'a self, _call: &'a Message, _again: bool) -> Pending<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// What a client sent beside its message and is meant for the server: headers of HTTP, or nothing.

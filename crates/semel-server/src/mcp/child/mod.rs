@@ -6,6 +6,7 @@
 mod process;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +25,19 @@ pub struct Command {
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// What it finds in its environment beside what the gateway itself does.
+    pub environment: Environment,
+}
+
+/// Variables of an environment. Their values may be secret, and are not shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Environment(pub Vec<(String, String)>);
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.iter().map(|(name, _)| name);
+        f.debug_list().entries(names).finish()
+    }
 }
 
 /// How long a server must have lived for its end not to count as a failed start.
@@ -229,6 +243,7 @@ impl Upstream for Child {
         _: &'a Headers,
     ) -> Pending<'a, Result<Replies, NotSent>> {
         Box::pin(async move {
+            self.note_handshake(request);
             let id = request.id().unwrap_or_default().to_owned();
             let (sender, replies) = mpsc::channel(1);
             self.shared

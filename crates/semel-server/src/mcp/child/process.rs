@@ -47,6 +47,13 @@ impl Process {
     pub(super) fn start(command: &Command, shared: Arc<Shared>) -> std::io::Result<Self> {
         let mut child = tokio::process::Command::new(&command.program)
             .args(&command.arguments)
+            .envs(
+                command
+                    .environment
+                    .0
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())

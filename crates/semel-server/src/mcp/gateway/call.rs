@@ -9,13 +9,16 @@ use semel::{Class, Error, Key, Label, Permit, Receipt, Request};
 
 use super::super::answer::{self, Doubt, Known, Outcome, ResolveBy, To};
 use super::super::ask::Ask;
+use super::super::catalogue::Served;
 use super::super::http::desk::{Answered, Asked};
 use super::super::message::Message;
 use super::super::policy::ToolPolicy;
 use super::super::say;
-use super::super::upstream::{Lost, Reply};
+use super::super::upstream::{Lost, Reply, Upstream};
 use super::super::verdict::{Finding, Terms};
-use super::{Exchange, Gateway, Session, handed_on, locked};
+use super::lead::Led;
+use super::list::passed;
+use super::{Exchange, Gateway, Session, handed_on};
 
 /// How often a call begins again after a doubt of its own was looked up, before its caller is told to.
 const ROUNDS_MAX: u32 = 3;
@@ -23,6 +26,11 @@ const ROUNDS_MAX: u32 = 3;
 /// A call as the gateway sees it.
 pub(super) struct Call<'a> {
     pub(super) session: &'a Session,
+    /// What carries it out.
+    pub(super) upstream: &'a dyn Upstream,
+    pub(super) served: &'a Served,
+    /// The tool's name, as the client knows it.
+    pub(super) shown: String,
     pub(super) request: &'a Message,
     pub(super) asked: &'a Asked,
     pub(super) ask: Ask,
@@ -51,7 +59,7 @@ impl Call<'_> {
         To {
             id: self.request.id().unwrap_or("null"),
             era: self.ask.era,
-            tool: self.ask.name.as_str(),
+            tool: &self.shown,
             resolve: gateway.resolve_by(),
         }
     }
@@ -88,25 +96,45 @@ impl Gateway {
             Ok(ask) => ask,
             Err(refused) => return answer::refused(&unread(request), &refused).into(),
         };
-        let name = ask.name.as_str().to_owned();
-        if self.is_own_tool(&name) {
+        let shown = ask.name.as_str().to_owned();
+        if self.is_own_tool(&shown) {
             return self.administer(request, asked, &ask).await.into();
+        }
+        let Led {
+            served,
+            upstream,
+            request,
+            ask,
+        } = match self.led(session, request, ask).await {
+            Ok(led) => led,
+            Err(refusal) => return (*refusal).into(),
+        };
+        let request = &request;
+        let (policy, class) = {
+            let name = ask.name.as_str();
+            (served.policy.tool(name), served.class(name))
+        };
+        if class == Class::Safe {
+            return passed(session, upstream, request, asked).await;
         }
         let scope = Scope {
             principal: asked.principal.clone(),
-            target: self.about.target.clone(),
-            conversation: ask.conversation(&asked.headers.0, &self.about.policy),
+            target: served.name.clone(),
+            conversation: ask.conversation(&asked.headers.0, &served.policy),
         };
-        let identity = match ask.call(scope, &asked.headers.0, &self.about.policy) {
+        let identity = match ask.call(scope, &asked.headers.0, &served.policy) {
             Ok(identity) => identity,
             Err(refused) => return answer::refused(&unread(request), &refused).into(),
         };
         let call = Call {
             session,
+            upstream,
+            served,
+            shown,
             request,
             asked,
-            policy: self.about.policy.tool(&name),
-            class: self.class(&name),
+            policy,
+            class,
             ask,
             identity,
         };
@@ -287,22 +315,14 @@ impl Gateway {
 
     /// Sends a request once and waits for what comes of it.
     async fn sent(&self, call: &Call<'_>, forwarded: &Message) -> (Finding, Option<Reply>) {
-        let refuted = {
-            let listed = locked(&self.listed);
-            match listed.get(call.ask.name.as_str()) {
-                Some(tool) => tool.refutes(call.ask.arguments.as_deref()),
-                // Who lists its tools and not this one has none of that name.
-                None => !listed.is_empty(),
-            }
-        };
+        let (tool, arguments) = (call.ask.name.as_str(), call.ask.arguments.as_deref());
         let terms = Terms {
             effect: call.policy.effect,
-            lost_texts: &self.about.policy.lost_texts,
-            refuted,
+            lost_texts: &call.served.policy.lost_texts,
+            refuted: call.served.refutes(tool, arguments),
         };
         let timeout = call.policy.timeout.unwrap_or(self.about.timeout);
-        let upstream = &call.session.upstream;
-        let mut replies = match upstream.request(forwarded, &call.asked.headers).await {
+        let mut replies = match call.upstream.request(forwarded, &call.asked.headers).await {
             Ok(replies) => replies,
             Err(not_sent) => return (Finding::of_not_sent(&not_sent), None),
         };
@@ -391,7 +411,7 @@ pub(super) const fn bare(receipt: &Receipt) -> Known<'_> {
 }
 
 /// Says whom an answer is for that could not be read.
-fn unread(request: &Message) -> To<'_> {
+pub(super) fn unread(request: &Message) -> To<'_> {
     To {
         id: request.id().unwrap_or("null"),
         era: super::super::ask::Era::Legacy,

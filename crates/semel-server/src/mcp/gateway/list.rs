@@ -6,8 +6,9 @@ use super::super::http::desk::{Answered, Asked};
 use super::super::listed::{Listed, with_repeat_argument};
 use super::super::message::{Kind, Message};
 use super::super::say;
-use super::super::upstream::Reply;
-use super::{Gateway, Session, TOOLS_MAX, handed_on, locked};
+use super::super::union::names::Found;
+use super::super::upstream::{Reply, Upstream};
+use super::{Gateway, Session, handed_on};
 
 impl Gateway {
     /// Hands the list on, and remembers what the server says of its tools.
@@ -17,25 +18,10 @@ impl Gateway {
         request: &Message,
         asked: &Asked,
     ) -> Answered {
-        let id = request.id().unwrap_or("null");
-        let mut replies = match session.upstream.request(request, &asked.headers).await {
-            Ok(replies) => replies,
-            Err(not_sent) => return say::server_gone(id, &not_sent.to_string()).into(),
-        };
-        loop {
-            match replies.0.recv().await {
-                Some(Reply::Aside(message)) => session.aside(asked, message).await,
-                Some(Reply::Answer(message, headers)) => {
-                    return Answered {
-                        message: self.learned(message),
-                        headers,
-                        status: None,
-                    };
-                }
-                Some(Reply::Http(refusal)) => return handed_on(id, refusal),
-                Some(Reply::Lost(lost)) => return say::server_gone(id, &lost.0).into(),
-                None => return say::server_gone(id, "the server was given up").into(),
-            }
+        let answered = passed(session, &*session.upstream, request, asked).await;
+        Answered {
+            message: self.learned(answered.message),
+            ..answered
         }
     }
 
@@ -47,13 +33,10 @@ impl Gateway {
         let Some(result) = message.outcome() else {
             return message;
         };
-        {
-            let mut listed = locked(&self.listed);
-            for tool in Listed::read_all(result) {
-                if listed.len() < TOOLS_MAX || listed.contains_key(&tool.name) {
-                    listed.insert(tool.name.clone(), tool);
-                }
-            }
+        let catalogue = &self.about.catalogue;
+        // What several servers have, they are asked for one by one.
+        if catalogue.is_single() {
+            catalogue.learn(0, Listed::read_all(result));
         }
         match self.extended(result) {
             // To the last byte as it came, where nothing was added.
@@ -69,12 +52,45 @@ impl Gateway {
     /// Adds what is configured: the argument that asks for a second effect, and on the last page the
     /// gateway's own tools.
     fn extended(&self, result: &str) -> Result<String, EditError> {
-        let mut extended = with_repeat_argument(result, &self.about.policy);
+        let catalogue = &self.about.catalogue;
+        let mut extended = with_repeat_argument(result, |name| match catalogue.find(name) {
+            Found::At(place) => catalogue.at(place.at).policy.tool(&place.name).challenge,
+            Found::Ambiguous(_) | Found::Unknown => false,
+        });
         if self.about.admin_tools && edit::get(result, &["nextCursor"]).is_none() {
             for tool in admin::TOOLS {
                 extended = edit::push(&extended, &["tools"], tool.listed)?;
             }
         }
         Ok(extended)
+    }
+}
+
+/// Passes a request on that changes nothing, and returns the answer as it came.
+pub(super) async fn passed(
+    session: &Session,
+    upstream: &dyn Upstream,
+    request: &Message,
+    asked: &Asked,
+) -> Answered {
+    let id = request.id().unwrap_or("null");
+    let mut replies = match upstream.request(request, &asked.headers).await {
+        Ok(replies) => replies,
+        Err(not_sent) => return say::server_gone(id, &not_sent.to_string()).into(),
+    };
+    loop {
+        match replies.0.recv().await {
+            Some(Reply::Aside(message)) => session.aside(asked, message).await,
+            Some(Reply::Answer(message, headers)) => {
+                return Answered {
+                    message,
+                    headers,
+                    status: None,
+                };
+            }
+            Some(Reply::Http(refusal)) => return handed_on(id, refusal),
+            Some(Reply::Lost(lost)) => return say::server_gone(id, &lost.0).into(),
+            None => return say::server_gone(id, "the server was given up").into(),
+        }
     }
 }

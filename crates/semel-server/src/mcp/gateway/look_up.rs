@@ -11,8 +11,8 @@ use super::super::message::{Kind, Message, quoted};
 use super::super::say;
 use super::super::upstream::Reply;
 use super::super::verify::Proof;
+use super::Gateway;
 use super::call::{Call, Round, known, pinned};
-use super::{Gateway, locked};
 
 /// How long a server may take to say whether something happened.
 const LOOK_UP_MAX: Duration = Duration::from_secs(60);
@@ -33,7 +33,11 @@ impl Gateway {
         let ended = match proof {
             Proof::Happened => {
                 let effect = call.policy.effect.unwrap_or(Effect::Updated);
-                let payload = say::looked_up(to.tool, &said, self.has_output_schema(call));
+                let payload = say::looked_up(
+                    to.tool,
+                    &said,
+                    call.served.has_output_schema(call.ask.name.as_str()),
+                );
                 permit.finish(true, effect, Some(payload)).await
             }
             Proof::DidNot => permit.not_done("it was looked up: it did not happen").await,
@@ -66,10 +70,10 @@ impl Gateway {
             .arguments(arguments, &pinned(permit.key()))
             .map_err(|error| error.to_string())?;
         let request = self.own_call(call, &verify.tool, &arguments)?;
-        let upstream = &call.session.upstream;
         let headers = call.asked.headers.for_another();
         let asking = async {
-            let mut replies = upstream
+            let mut replies = call
+                .upstream
                 .request(&request, &headers)
                 .await
                 .map_err(|not_sent| not_sent.to_string())?;
@@ -114,11 +118,5 @@ impl Gateway {
         }
         let id = self.own_id();
         Message::request(&id, "tools/call", &params).map_err(|error| error.to_string())
-    }
-
-    fn has_output_schema(&self, call: &Call<'_>) -> bool {
-        let listed = locked(&self.listed);
-        let tool = listed.get(call.ask.name.as_str());
-        tool.is_none_or(|tool| tool.has_output_schema)
     }
 }

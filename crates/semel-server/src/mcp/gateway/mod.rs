@@ -3,6 +3,7 @@
 mod administer;
 mod call;
 mod doubt;
+mod lead;
 mod list;
 mod look_up;
 mod plan;
@@ -11,7 +12,9 @@ mod task;
 #[cfg(test)]
 pub(crate) use self::doubt::Telling;
 
-use std::collections::{BTreeMap, HashMap};
+pub(crate) use self::lead::named;
+
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,13 +25,14 @@ use semel::{Class, Engine};
 use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 
 use super::ask::{Capabilities, Client, Era};
+use super::catalogue::Catalogue;
 use super::edit;
 use super::http::desk::{Answered, Asked, Call, Desk};
-use super::listed::Listed;
 use super::message::{Kind, Message};
-use super::policy::{Cancel, UpstreamPolicy};
+use super::policy::Cancel;
 use super::say;
 use super::seal::Seal;
+use super::union::names::Found;
 use super::upstream::{Pending, Refusal, Upstream};
 use crate::proof::Witness;
 
@@ -39,16 +43,11 @@ pub const WAIT: Duration = Duration::from_secs(25);
 /// How long a server may take for a call, unless told otherwise.
 pub const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// The most tools of one server that are remembered.
-const TOOLS_MAX: usize = 10_000;
-
-/// What the gateway is told about its one server.
+/// What the gateway is told.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
-    /// What the server is called in scopes.
-    pub(crate) target: String,
-    /// How its tools are treated.
-    pub(crate) policy: UpstreamPolicy,
+    /// The servers behind it.
+    pub(crate) catalogue: Arc<Catalogue>,
     /// How long an identical call waits for the one that runs.
     pub(crate) wait: Duration,
     /// How long the server may take for a call.
@@ -57,14 +56,12 @@ pub(crate) struct About {
     pub(crate) admin_tools: bool,
 }
 
-/// Decides what becomes of the calls to one server.
+/// Decides what becomes of the calls to its servers.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     engine: Engine,
     doorway: Doorway,
     about: About,
-    /// What the server said of its tools.
-    listed: Mutex<BTreeMap<String, Listed>>,
     own_requests: AtomicU64,
     /// How many requests are in hand, whether their clients are there or not.
     in_hand: watch::Sender<usize>,
@@ -228,7 +225,7 @@ impl Drop for InHand {
 }
 
 impl Gateway {
-    /// Makes the gateway to one server.
+    /// Makes the gateway.
     ///
     /// # Errors
     /// Fails when the system gives no randomness.
@@ -239,12 +236,16 @@ impl Gateway {
             doorway: Doorway::new(engine.clone()),
             engine,
             about,
-            listed: Mutex::default(),
             own_requests: AtomicU64::new(1),
             in_hand: watch::Sender::new(0),
             seal: Seal::new(secret),
             has_tasks: OnceCell::new(),
         })
+    }
+
+    /// Returns what is known of the servers behind it.
+    pub(crate) fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.about.catalogue)
     }
 
     /// Follows the calls under way to their end, for at most so long: their clients may be gone.
@@ -276,8 +277,9 @@ impl Gateway {
         let exchange = Arc::new(Exchange::default());
         let id = request.id().unwrap_or("null").to_owned();
         let forwards_cancel = match request.method() {
-            Some("tools/call") => tool_name(&request)
-                .is_some_and(|name| self.about.policy.tool(&name).cancel == Cancel::Forward),
+            Some("tools/call") => {
+                tool_name(&request).is_some_and(|name| self.forwards_cancel(&name))
+            }
             _ => !task::is_own(&request),
         };
         let (gateway, session) = (Arc::clone(self), Arc::clone(session));
@@ -302,11 +304,24 @@ impl Gateway {
         })
     }
 
-    /// Returns the class of a tool.
-    fn class(&self, name: &str) -> Class {
-        let listed = locked(&self.listed);
-        let annotations = listed.get(name).map(|listed| &listed.annotations);
-        self.about.policy.class_of(name, annotations).0
+    /// Says whether a tool is known that only reads.
+    fn is_safe(&self, name: &str) -> bool {
+        let catalogue = &self.about.catalogue;
+        match catalogue.find(name) {
+            Found::At(place) => catalogue.at(place.at).class(&place.name) == Class::Safe,
+            Found::Ambiguous(_) | Found::Unknown => false,
+        }
+    }
+
+    fn forwards_cancel(&self, name: &str) -> bool {
+        let catalogue = &self.about.catalogue;
+        match catalogue.find(name) {
+            Found::At(place) => {
+                let policy = catalogue.at(place.at).policy.tool(&place.name);
+                policy.cancel == Cancel::Forward
+            }
+            Found::Ambiguous(_) | Found::Unknown => false,
+        }
     }
 
     fn is_own_tool(&self, name: &str) -> bool {
@@ -364,7 +379,7 @@ impl Desk for Gateway {
         match method.as_str() {
             "tools/list" => true,
             "tools/call" => tool_name(message)
-                .is_none_or(|name| self.is_own_tool(&name) || self.class(&name) != Class::Safe),
+                .is_none_or(|name| self.is_own_tool(&name) || !self.is_safe(&name)),
             _ => task::is_own(message),
         }
     }

@@ -427,7 +427,7 @@ pub(super) fn silent() -> String {
 }
 
 /// Answers a request that the server refused: with the server's own words, if they are a message.
-fn refused(id: &str, refusal: &Refusal) -> Message {
+pub(crate) fn refused(id: &str, refusal: &Refusal) -> Message {
     if let Ok(said) = Message::read(refusal.body.clone())
         && let (Kind::Error, Some(error)) = (said.kind(), said.outcome())
     {

@@ -50,11 +50,12 @@ fn the_argument_for_a_second_one_is_added_where_it_is_asked_for() {
     let list = r#"{ "tools":[{"name":"a","inputSchema":{"type":"object"}}, {"name":"b","inputSchema":{"properties":{"n":{"maximum":1E2}}}}],"x":1.0}"#;
     let schema = r#"{"type":"string","description":"Only when an answer says so: the key of the earlier call that is to be done once more."}"#;
     let expected = list.replace("1E2}}", &format!(r#"1E2}},"semel_repeat":{schema}}}"#));
-    assert_eq!(with_repeat_argument(list, &policy), expected);
+    let asks = |name: &str| policy.tool(name).challenge;
+    assert_eq!(with_repeat_argument(list, asks), expected);
     for list in ["{}", "5", r#"{"tools":[{"name":"b","inputSchema":true}]}"#] {
-        assert_eq!(with_repeat_argument(list, &policy), list);
+        assert_eq!(with_repeat_argument(list, asks), list);
     }
-    assert_eq!(with_repeat_argument(LIST, &UpstreamPolicy::default()), LIST);
+    assert_eq!(with_repeat_argument(LIST, |_| false), LIST);
 }
 
 #[test]

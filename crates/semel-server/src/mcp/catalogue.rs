@@ -1,0 +1,151 @@
+//! The servers behind the gateway: what each is called, how it is treated, and the tools that it listed.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use semel::Class;
+
+use super::admin;
+use super::listed::Listed;
+use super::policy::UpstreamPolicy;
+use super::union::names::{Found, Names, Place};
+
+/// The most tools of one server that are remembered.
+const TOOLS_MAX: usize = 10_000;
+
+/// The servers behind the gateway.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    servers: Vec<Served>,
+    admin_tools: bool,
+    /// By what names clients know the tools of several servers.
+    names: Mutex<Names>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Served {
+    /// What it is called in scopes, and in front of its tools where two servers have one of a name.
+    pub(crate) name: String,
+    /// How its tools are treated.
+    pub(crate) policy: UpstreamPolicy,
+    /// What it said of its tools, by their own names.
+    listed: Mutex<BTreeMap<String, Listed>>,
+}
+
+impl Served {
+    pub(crate) fn new(name: String, policy: UpstreamPolicy) -> Self {
+        Self {
+            name,
+            policy,
+            listed: Mutex::default(),
+        }
+    }
+
+    /// Returns the class of a tool.
+    pub(crate) fn class(&self, tool: &str) -> Class {
+        let listed = locked(&self.listed);
+        let annotations = listed.get(tool).map(|listed| &listed.annotations);
+        self.policy.class_of(tool, annotations).0
+    }
+
+    /// Says whether the server certainly does not take such a call.
+    pub(crate) fn refutes(&self, tool: &str, arguments: Option<&str>) -> bool {
+        let listed = locked(&self.listed);
+        match listed.get(tool) {
+            Some(tool) => tool.refutes(arguments),
+            // Who lists its tools and not this one has none of that name.
+            None => !listed.is_empty(),
+        }
+    }
+
+    /// Says whether a tool's results are held to a schema; so they are where nothing is known.
+    pub(crate) fn has_output_schema(&self, tool: &str) -> bool {
+        let listed = locked(&self.listed);
+        listed.get(tool).is_none_or(|tool| tool.has_output_schema)
+    }
+}
+
+fn add(listed: &mut BTreeMap<String, Listed>, tools: Vec<Listed>) {
+    for tool in tools {
+        if listed.len() < TOOLS_MAX || listed.contains_key(&tool.name) {
+            listed.insert(tool.name.clone(), tool);
+        }
+    }
+}
+
+impl Catalogue {
+    /// Makes one of servers of which nothing is known yet.
+    pub(crate) fn new(servers: Vec<Served>, admin_tools: bool) -> Self {
+        Self {
+            servers,
+            admin_tools,
+            names: Mutex::default(),
+        }
+    }
+
+    /// Returns the server of this number.
+    ///
+    /// # Panics
+    /// Where there is none: numbers come from here.
+    pub(crate) fn at(&self, at: usize) -> &Served {
+        &self.servers[at]
+    }
+
+    pub(crate) const fn servers(&self) -> &[Served] {
+        self.servers.as_slice()
+    }
+
+    /// Says whether there is only one server, whose tools go by their own names.
+    pub(crate) const fn is_single(&self) -> bool {
+        self.servers.len() == 1
+    }
+
+    /// Finds out which server's tool a client names.
+    pub(crate) fn find(&self, name: &str) -> Found {
+        if self.is_single() {
+            let name = name.to_owned();
+            return Found::At(Place { at: 0, name });
+        }
+        locked(&self.names).find(name)
+    }
+
+    /// Returns the name by which clients know a tool.
+    pub(crate) fn shown(&self, at: usize, name: &str) -> String {
+        if self.is_single() {
+            return name.to_owned();
+        }
+        locked(&self.names).shown(at, name)
+    }
+
+    /// Remembers a page of a server's tools.
+    pub(crate) fn learn(&self, at: usize, tools: Vec<Listed>) {
+        add(&mut locked(&self.servers[at].listed), tools);
+    }
+
+    /// Remembers all tools of a server, and forgets those that it does not have any more.
+    pub(crate) fn relearn(&self, at: usize, tools: Vec<Listed>) {
+        let mut listed = BTreeMap::new();
+        add(&mut listed, tools);
+        *locked(&self.servers[at].listed) = listed;
+        // Held from before it is looked at what there is: of two who learn, the later one knows more.
+        let mut all = locked(&self.names);
+        let names = |served: &Served| served.name.clone();
+        let own = |served: &Served| locked(&served.listed).keys().cloned().collect();
+        let reserved = if self.admin_tools {
+            admin::TOOLS.map(|tool| tool.name).to_vec()
+        } else {
+            vec![]
+        };
+        let servers = self.servers.iter();
+        *all = Names::of(
+            servers.clone().map(names).collect(),
+            servers.map(own).collect(),
+            &reserved,
+        );
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,121 @@
+use serde_json::{Value, json};
+
+use super::fake::{Does, Fake, Script, World};
+
+fn hello() -> Value {
+    json!({"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": {"name": "c", "version": "1"}})
+}
+
+const NEWER: Script = |request: &Value, _: &Fake| match request["method"].as_str() {
+    Some("initialize") => Does::Answers(json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {"listChanged": true}, "resources": {"subscribe": false}},
+        "serverInfo": {"name": "new"},
+        "instructions": "Be quick.",
+    })),
+    Some("server/discover") => Does::Answers(json!({
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28", "2025-11-25"],
+        "capabilities": {"tools": {}},
+        "ttlMs": 5000, "cacheScope": "public",
+    })),
+    _ => Does::Refuses(-32601),
+};
+
+const OLDER: Script = |request: &Value, _: &Fake| match request["method"].as_str() {
+    Some("initialize") => Does::Answers(json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"resources": {"subscribe": true}, "x": {"big": 12_345_678_901_234_567_890_u64}},
+        "serverInfo": {"name": "old"},
+    })),
+    _ => Does::Refuses(-32601),
+};
+
+const NEWEST: Script = |request: &Value, _: &Fake| match request["method"].as_str() {
+    Some("server/discover") => Does::Answers(json!({
+        "supportedVersions": ["2026-07-28"], "capabilities": {"prompts": {}}, "ttlMs": 70, "cacheScope": "private",
+    })),
+    _ => Does::Refuses(-32022),
+};
+
+const DEAD: Script = |_: &Value, _: &Fake| Does::Dies;
+
+#[tokio::test]
+async fn a_handshake_is_made_with_all_and_answered_as_one() {
+    let mut world = World::new(&[("new", NEWER), ("old", OLDER), ("dead", DEAD)]);
+    let answer = world.ask("initialize", hello()).await;
+    let result = &answer["result"];
+    assert_eq!(
+        result["protocolVersion"], "2025-06-18",
+        "the newest that all know"
+    );
+    assert_eq!(
+        result["capabilities"],
+        json!({
+            "tools": {"listChanged": true},
+            "resources": {"subscribe": true},
+            "x": {"big": 12_345_678_901_234_567_890_u64},
+        })
+    );
+    assert_eq!(result["serverInfo"]["name"], "semel");
+    let instructions = result["instructions"].as_str().expect("a text");
+    for said in [
+        "new, old",
+        "dead is left out: the server ended",
+        "# new\n\nBe quick.",
+    ] {
+        assert!(instructions.contains(said), "{instructions}");
+    }
+    for server in ["new", "old"] {
+        assert_eq!(world.received(server, "initialize")[0]["params"], hello());
+    }
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    world.tell(&ready).await;
+    assert_eq!(world.received("old", "notifications/initialized").len(), 1);
+    assert_eq!(world.received("dead", "notifications/initialized").len(), 0);
+}
+
+#[tokio::test]
+async fn without_any_server_there_is_an_error_that_names_them() {
+    let mut world = World::new(&[("dead", DEAD), ("newest", NEWEST)]);
+    let answer = world.ask("initialize", hello()).await;
+    let said = answer["error"]["message"].as_str().expect("an error");
+    assert!(
+        said.contains("dead: the server ended; newest: it is refused"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn the_protocol_that_more_of_them_speak_is_spoken() {
+    let modern = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}});
+    // All know the newer one.
+    let mut world = World::new(&[("new", NEWER), ("newest", NEWEST)]);
+    let answer = world.ask("server/discover", modern.clone()).await;
+    let result = &answer["result"];
+    assert_eq!(
+        result["supportedVersions"],
+        json!(["2026-07-28"]),
+        "{answer}"
+    );
+    assert_eq!(result["capabilities"], json!({"tools": {}, "prompts": {}}));
+    assert_eq!(result["ttlMs"], 70);
+    assert_eq!(result["cacheScope"], "private");
+    assert_eq!(
+        result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"],
+        "semel"
+    );
+
+    // With the older one nobody is lost.
+    let mut world = World::new(&[("new", NEWER), ("old", OLDER)]);
+    let answer = world.ask("server/discover", modern.clone()).await;
+    assert_eq!(answer["error"]["code"], -32601, "{answer}");
+    let said = answer["error"]["message"].as_str().expect("an error");
+    assert!(said.contains("(old)"), "{said}");
+
+    // Somebody is lost with either.
+    let mut world = World::new(&[("newest", NEWEST), ("old", OLDER)]);
+    let answer = world.ask("server/discover", modern).await;
+    let said = answer["result"]["instructions"].as_str().expect("a text");
+    assert!(said.contains("old is left out"), "{answer}");
+}

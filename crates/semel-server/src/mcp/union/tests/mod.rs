@@ -1,0 +1,6 @@
+mod client;
+mod fake;
+mod greet;
+mod lists;
+mod names;
+mod route;
