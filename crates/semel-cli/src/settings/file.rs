@@ -118,6 +118,7 @@ fn flatten(
         let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
             let unknown = Failure::input(format!("{}: unknown setting `{name}`", path.display()));
             let known = SETTINGS.iter().map(|setting| setting.name);
+            let known = known.chain(["mcp.tools", "mcp.servers"]);
             return Err(match nearest(&name, known) {
                 Some(near) => unknown.hint(format!("did you mean `{near}`?")),
                 None => unknown.hint("`semel config show` lists all settings"),

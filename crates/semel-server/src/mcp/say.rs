@@ -57,11 +57,23 @@ pub(crate) fn ambiguous(id: &str, name: &str, names: &[String]) -> Message {
 
 /// Says that no server has anything of this name; `what` it is.
 pub(crate) fn unknown(id: &str, what: &str, name: &str, servers: &[&str]) -> Message {
-    let text = format!(
-        "semel: none of the servers behind this endpoint ({}) has the {what} `{name}`",
-        servers.join(", ")
+    let servers = servers.join(", ");
+    let why =
+        format!("none of the servers behind this endpoint ({servers}) has the {what} `{name}`");
+    wrong_params(id, &why)
+}
+
+/// Says that no server is known to have a tool; `silent` are those that did not say which tools they have.
+pub(crate) fn unknown_tool(id: &str, name: &str, servers: &[&str], silent: &[String]) -> Message {
+    if silent.is_empty() {
+        return unknown(id, "tool", name, servers);
+    }
+    let (servers, silent) = (servers.join(", "), silent.join(", "));
+    let why = format!(
+        "none of the servers behind this endpoint ({servers}) is known to have the tool `{name}`, and these cannot be \
+         asked now: {silent}; nothing was done"
     );
-    error(id, INVALID_PARAMS, &text)
+    wrong_params(id, &why)
 }
 
 /// Says that a request cannot be led to one of several servers: nobody knows which it is for.

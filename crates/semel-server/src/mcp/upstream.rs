@@ -39,10 +39,10 @@ pub(crate) trait Upstream: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Finds out which tools there are, where a call cannot be led to its server without. `again` asks those, too, that
-    /// did not answer before.
-    fn look<'a>(&'a self, _call: &'a Message, _again: bool) -> Pending<'a, ()> {
-        Box::pin(std::future::ready(()))
+    /// Finds out which tools there are, where a call cannot be led to its server without; returns the servers that did
+    /// not say. `again` asks those, too, that did not answer before.
+    fn look<'a>(&'a self, _call: &'a Message, _again: bool) -> Pending<'a, Vec<String>> {
+        Box::pin(std::future::ready(vec![]))
     }
 }
 

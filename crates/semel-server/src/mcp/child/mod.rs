@@ -294,6 +294,13 @@ impl Shared {
     fn await_answer(&self, id: &str, by: Awaited) -> Result<(), String> {
         let mut awaited = locked(&self.awaited);
         if awaited.len() >= AWAITED_MAX {
+            // What nobody waits for any more was given up.
+            awaited.retain(|_, by| match by {
+                Awaited::Gateway(sender) => !sender.is_closed(),
+                Awaited::Client => true,
+            });
+        }
+        if awaited.len() >= AWAITED_MAX {
             return Err(format!(
                 "{AWAITED_MAX} requests wait for the server already"
             ));

@@ -16,9 +16,8 @@ use super::super::policy::ToolPolicy;
 use super::super::say;
 use super::super::upstream::{Lost, Reply, Upstream};
 use super::super::verdict::{Finding, Terms};
-use super::lead::Led;
-use super::list::passed;
-use super::{Exchange, Gateway, Session, handed_on};
+use super::lead::{Led, unread};
+use super::{Exchange, Gateway, Session};
 
 /// How often a call begins again after a doubt of its own was looked up, before its caller is told to.
 const ROUNDS_MAX: u32 = 3;
@@ -115,7 +114,7 @@ impl Gateway {
             (served.policy.tool(name), served.class(name))
         };
         if class == Class::Safe {
-            return passed(session, upstream, request, asked).await;
+            return self.passed(session, upstream, request, asked).await;
         }
         let scope = Scope {
             principal: asked.principal.clone(),
@@ -298,7 +297,7 @@ impl Gateway {
                 headers,
                 status: None,
             },
-            (Finding::NotDone(_), Some(Reply::Http(refusal))) => handed_on(to.id, refusal),
+            (Finding::NotDone(_), Some(Reply::Http(refusal))) => self.handed_on(to.id, refusal),
             (Finding::NotDone(why), _) => answer::not_done(&to, &known, &why).into(),
             (Finding::Unknown(why), _) => {
                 let round = self.lost(call, identity, &receipt, &why).await;
@@ -407,15 +406,5 @@ pub(super) const fn bare(receipt: &Receipt) -> Known<'_> {
         source: identity::Source::Explicit,
         occurrence: 1,
         delivery: Delivery::Unknown,
-    }
-}
-
-/// Says whom an answer is for that could not be read.
-pub(super) fn unread(request: &Message) -> To<'_> {
-    To {
-        id: request.id().unwrap_or("null"),
-        era: super::super::ask::Era::Legacy,
-        tool: "",
-        resolve: ResolveBy::Command,
     }
 }

@@ -1,14 +1,14 @@
 //! Leading a call to the server whose tool it names.
 
-use super::super::answer;
-use super::super::ask::Ask;
+use super::super::answer::{self, ResolveBy, To};
+use super::super::ask::{Ask, Era};
 use super::super::catalogue::Served;
 use super::super::edit;
+use super::super::http::desk::{Answered, Asked};
 use super::super::message::{Message, quoted};
 use super::super::say;
 use super::super::union::names::{Found, Place};
-use super::super::upstream::Upstream;
-use super::call::unread;
+use super::super::upstream::{Refusal, Reply, Upstream};
 use super::{Gateway, Session};
 
 /// A call on the way to its server.
@@ -67,8 +67,9 @@ impl Gateway {
         let catalogue = &self.about.catalogue;
         session.upstream.look(call, false).await;
         let mut found = catalogue.find(name);
+        let mut silent = vec![];
         if found == Found::Unknown {
-            session.upstream.look(call, true).await;
+            silent = session.upstream.look(call, true).await;
             found = catalogue.find(name);
         }
         let id = call.id().unwrap_or("null");
@@ -77,7 +78,54 @@ impl Gateway {
         match found {
             Found::At(place) => Ok(place),
             Found::Ambiguous(names) => Err(Box::new(say::ambiguous(id, name, &names))),
-            Found::Unknown => Err(Box::new(say::unknown(id, "tool", name, &servers))),
+            Found::Unknown => Err(Box::new(say::unknown_tool(id, name, &servers, &silent))),
+        }
+    }
+}
+
+impl Gateway {
+    /// Hands on an answer of HTTP that is no message. What one of several servers wants to know over HTTP is not for
+    /// the client, which would tell it to the gateway.
+    pub(super) fn handed_on(&self, id: &str, refusal: Refusal) -> Answered {
+        let message = say::http_refusal(id, &refusal);
+        if !self.about.catalogue.is_single() {
+            return message.into();
+        }
+        // Where the client does not speak HTTP, it hears the message.
+        Answered {
+            message,
+            headers: refusal.headers,
+            status: Some(refusal.status),
+        }
+    }
+
+    /// Passes a request on that changes nothing, and returns the answer as it came.
+    pub(super) async fn passed(
+        &self,
+        session: &Session,
+        upstream: &dyn Upstream,
+        request: &Message,
+        asked: &Asked,
+    ) -> Answered {
+        let id = request.id().unwrap_or("null");
+        let mut replies = match upstream.request(request, &asked.headers).await {
+            Ok(replies) => replies,
+            Err(not_sent) => return say::server_gone(id, &not_sent.to_string()).into(),
+        };
+        loop {
+            match replies.0.recv().await {
+                Some(Reply::Aside(message)) => session.aside(asked, message).await,
+                Some(Reply::Answer(message, headers)) => {
+                    return Answered {
+                        message,
+                        headers,
+                        status: None,
+                    };
+                }
+                Some(Reply::Http(refusal)) => return self.handed_on(id, refusal),
+                Some(Reply::Lost(lost)) => return say::server_gone(id, &lost.0).into(),
+                None => return say::server_gone(id, "the server was given up").into(),
+            }
         }
     }
 }
@@ -86,4 +134,14 @@ impl Gateway {
 pub(crate) fn named(call: &Message, name: &str) -> Option<Message> {
     let params = edit::set(call.params()?, &["name"], &quoted(name)).ok()?;
     call.with_params(&params).ok()
+}
+
+/// Says whom an answer is for that could not be read.
+pub(super) fn unread(request: &Message) -> To<'_> {
+    To {
+        id: request.id().unwrap_or("null"),
+        era: Era::Legacy,
+        tool: "",
+        resolve: ResolveBy::Command,
+    }
 }

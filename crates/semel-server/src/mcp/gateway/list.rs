@@ -5,10 +5,8 @@ use super::super::edit::{self, EditError};
 use super::super::http::desk::{Answered, Asked};
 use super::super::listed::{Listed, with_repeat_argument};
 use super::super::message::{Kind, Message};
-use super::super::say;
 use super::super::union::names::Found;
-use super::super::upstream::{Reply, Upstream};
-use super::{Gateway, Session, handed_on};
+use super::{Gateway, Session};
 
 impl Gateway {
     /// Hands the list on, and remembers what the server says of its tools.
@@ -18,7 +16,8 @@ impl Gateway {
         request: &Message,
         asked: &Asked,
     ) -> Answered {
-        let answered = passed(session, &*session.upstream, request, asked).await;
+        let upstream = &*session.upstream;
+        let answered = self.passed(session, upstream, request, asked).await;
         Answered {
             message: self.learned(answered.message),
             ..answered
@@ -63,34 +62,5 @@ impl Gateway {
             }
         }
         Ok(extended)
-    }
-}
-
-/// Passes a request on that changes nothing, and returns the answer as it came.
-pub(super) async fn passed(
-    session: &Session,
-    upstream: &dyn Upstream,
-    request: &Message,
-    asked: &Asked,
-) -> Answered {
-    let id = request.id().unwrap_or("null");
-    let mut replies = match upstream.request(request, &asked.headers).await {
-        Ok(replies) => replies,
-        Err(not_sent) => return say::server_gone(id, &not_sent.to_string()).into(),
-    };
-    loop {
-        match replies.0.recv().await {
-            Some(Reply::Aside(message)) => session.aside(asked, message).await,
-            Some(Reply::Answer(message, headers)) => {
-                return Answered {
-                    message,
-                    headers,
-                    status: None,
-                };
-            }
-            Some(Reply::Http(refusal)) => return handed_on(id, refusal),
-            Some(Reply::Lost(lost)) => return say::server_gone(id, &lost.0).into(),
-            None => return say::server_gone(id, "the server was given up").into(),
-        }
     }
 }

@@ -33,7 +33,7 @@ use super::policy::Cancel;
 use super::say;
 use super::seal::Seal;
 use super::union::names::Found;
-use super::upstream::{Pending, Refusal, Upstream};
+use super::upstream::{Pending, Upstream};
 use crate::proof::Witness;
 
 /// How long an identical call waits for the one that runs, unless told otherwise: less than the minute
@@ -116,15 +116,6 @@ pub(crate) struct InHand {
     answer: watch::Receiver<Option<Answered>>,
     exchange: Arc<Exchange>,
     forwards_cancel: bool,
-}
-
-/// Hands on an answer of HTTP that is no message; where the client does not speak HTTP, what it says.
-fn handed_on(id: &str, refusal: Refusal) -> Answered {
-    Answered {
-        message: say::http_refusal(id, &refusal),
-        headers: refusal.headers,
-        status: Some(refusal.status),
-    }
 }
 
 /// What was seen of a call, before and after it was judged.

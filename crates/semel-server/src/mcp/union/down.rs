@@ -131,6 +131,11 @@ impl Down {
         subscriptions.remove(id)?.acknowledged
     }
 
+    /// Forgets a request that is not wanted any more.
+    pub(super) fn forget(&self, id: &str) {
+        locked(&self.subscriptions).remove(id);
+    }
+
     fn acknowledged(&self, at: usize, message: Message) -> Option<Message> {
         let id = edit::get(message.params()?, &SUBSCRIPTION).map(str::to_owned);
         let id = id?;

@@ -128,8 +128,8 @@ impl Shared {
         result.unwrap_or_else(|error| say::wrong_params(id, &error.to_string()))
     }
 
-    /// Asks those servers for their tools whose tools are not known.
-    pub(super) async fn look(&self, call: &Message, again: bool) {
+    /// Asks those servers for their tools whose tools are not known; returns those that did not say.
+    pub(super) async fn look(&self, call: &Message, again: bool) -> Vec<String> {
         // One after the other: who comes second finds what the first one learned.
         let _looking = self.looking.lock().await;
         let is_wanted = |part: &Part| match part.tools() {
@@ -143,6 +143,9 @@ impl Shared {
                 tracing::warn!(server, why, "the tools of a server are not known");
             }
         }
+        let silent = self.parts.iter();
+        let silent = silent.filter(|part| !part.is_in() || part.tools() == Lists::Failed);
+        silent.map(|part| part.name.clone()).collect()
     }
 
     /// Finds out whose prompt a client names.

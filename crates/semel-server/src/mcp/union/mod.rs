@@ -20,11 +20,12 @@ mod route;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use self::down::Down;
 use self::names::Names;
@@ -39,6 +40,9 @@ use super::upstream::{Headers, Lost, NotSent, Pending, Replies, Reply, Upstream}
 /// The most requests of a client that are under way at once, but for calls that act.
 const UNDER_WAY_MAX: usize = 1_024;
 
+/// Who waits to hear of a cancel.
+type Cancels = Mutex<HashMap<String, oneshot::Sender<()>>>;
+
 /// Several servers, as one client sees them.
 #[derive(Debug)]
 pub(crate) struct Union(Arc<Shared>);
@@ -52,6 +56,8 @@ struct Shared {
     /// Held while servers are asked for their tools.
     looking: tokio::sync::Mutex<()>,
     under_way: Arc<Semaphore>,
+    /// Tells those that answer a request of the client's that it is not wanted any more, by its id.
+    cancels: Arc<Cancels>,
     own_requests: AtomicU64,
 }
 
@@ -75,6 +81,7 @@ impl Union {
             prompts: Mutex::default(),
             looking: tokio::sync::Mutex::default(),
             under_way: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
+            cancels: Arc::default(),
             own_requests: AtomicU64::new(1),
         }))
     }
@@ -106,8 +113,22 @@ impl Upstream for Union {
             match message.kind() {
                 Kind::Request { .. } => {
                     let answering = self.0.answering(message).map_err(Lost)?;
-                    let down = Arc::clone(&self.0.down);
-                    tokio::spawn(async move { down.say(answering.await).await });
+                    let (down, cancels) = (Arc::clone(&self.0.down), Arc::clone(&self.0.cancels));
+                    let id = message.id().unwrap_or("null").to_owned();
+                    let (sender, cancelled) = oneshot::channel();
+                    locked(&cancels).insert(id.clone(), sender);
+                    tokio::spawn(async move {
+                        let answer = tokio::select! {
+                            answer = answering => Some(answer),
+                            Ok(()) = cancelled => None,
+                        };
+                        locked(&cancels).remove(&id);
+                        match answer {
+                            Some(answer) => down.say(answer).await,
+                            // Most servers say nothing any more, and nobody waits for it.
+                            None => down.forget(&id),
+                        }
+                    });
                     Ok(())
                 }
                 Kind::Notification { .. } => self.0.tell(message).await,
@@ -126,7 +147,7 @@ impl Upstream for Union {
         self.0.parts.get(at).map(|part| part as &dyn Upstream)
     }
 
-    fn look<'a>(&'a self, call: &'a Message, again: bool) -> Pending<'a, ()> {
+    fn look<'a>(&'a self, call: &'a Message, again: bool) -> Pending<'a, Vec<String>> {
         Box::pin(self.0.look(call, again))
     }
 }
@@ -165,6 +186,11 @@ impl Shared {
             if let Err(lost) = told {
                 tracing::warn!("a message could not be passed on: {lost}");
             }
+        }
+        let cancel = cancelled.and_then(|id| locked(&self.cancels).remove(&id));
+        if let Some(cancel) = cancel {
+            // It may have been answered just now.
+            let _answered = cancel.send(());
         }
         // One that hears it is enough: the others are gone, and find out themselves.
         match told.into_iter().reduce(Result::or) {

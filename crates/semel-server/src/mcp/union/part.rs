@@ -195,10 +195,14 @@ impl Upstream for Part {
                                 drop(sender.send(Reply::Aside(message)).await);
                             }
                         }
-                        Some(last) => {
+                        Some(mut last) => {
                             way.settled(&unasked).await;
-                            if let (true, Reply::Answer(answer, _)) = (is_call, &last) {
-                                way.note_task(answer);
+                            if let Reply::Answer(answer, headers) = &mut last {
+                                // They are between us and the server: its session is not the client's.
+                                *headers = Headers::default();
+                                if is_call {
+                                    way.note_task(answer);
+                                }
                             }
                             drop(under_way);
                             drop(sender.send(last).await);

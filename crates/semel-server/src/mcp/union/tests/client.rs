@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::mcp::message::Message;
+use crate::mcp::upstream::{Headers, Reply, Upstream as _};
+
 use super::fake::{Does, Fake, Script, World};
 
 const IDLE: Script = |request: &Value, fake: &Fake| match request["method"].as_str() {
@@ -86,6 +89,10 @@ async fn a_cancel_goes_to_whoever_has_the_request() {
         .await;
     assert_eq!(world.received("b", method).len(), 1);
     assert_eq!(world.received("a", method).len(), 0);
+    // Nobody waits for the answer any more.
+    while world.server("b").is_waited_for() {
+        tokio::task::yield_now().await;
+    }
     // Everything else that is told is for all.
     let method = "notifications/roots/list_changed";
     world
@@ -113,4 +120,20 @@ async fn a_subscription_is_acknowledged_once_for_all() {
     let news = json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"_meta": about}});
     world.server("b").say(&news);
     assert_eq!(world.next().await, news);
+}
+
+#[tokio::test]
+async fn what_is_between_gateway_and_server_stays_there() {
+    let world = World::new(&[("a", IDLE), ("b", IDLE)]);
+    let list = Message::request("1", "tools/list", "{}").expect("a message");
+    let part = world.union.part(1).expect("there are two");
+    let mut replies = part
+        .request(&list, &Headers::default())
+        .await
+        .expect("it is sent");
+    let Some(Reply::Answer(answer, headers)) = replies.0.recv().await else {
+        panic!("it is answered");
+    };
+    assert_eq!(answer.id(), Some("1"));
+    assert!(headers.0.is_empty(), "{headers:?}");
 }

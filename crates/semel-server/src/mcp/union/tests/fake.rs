@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::http::HeaderValue;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -55,6 +56,11 @@ impl Fake {
         self.unasked.try_send(message).expect("there is room");
     }
 
+    /// Says whether somebody waits for an answer.
+    pub(super) fn is_waited_for(&self) -> bool {
+        locked(&self.waiting).iter().any(|it| !it.is_closed())
+    }
+
     fn receive(&self, message: &Message) -> Value {
         let message: Value = serde_json::from_slice(message.bytes()).expect("JSON");
         locked(&self.received).push(message.clone());
@@ -74,7 +80,10 @@ impl Upstream for Fake {
             let reply = match (self.script)(&self.receive(request), self) {
                 Does::Answers(result) => {
                     let answer = Message::result(&id, &result.to_string());
-                    Reply::Answer(answer.expect("a message"), Headers::default())
+                    let mut headers = Headers::default();
+                    let session = HeaderValue::from_static("of this server");
+                    headers.0.insert("mcp-session-id", session);
+                    Reply::Answer(answer.expect("a message"), headers)
                 }
                 Does::Refuses(code) => {
                     let error = json!({"code": code, "message": "it is refused"});
