@@ -99,9 +99,15 @@ fn what_asks_back_acts_when_it_was_answered() {
 /// Calls the tool that asks back, and agrees.
 #[track_caller]
 pub(crate) fn agreed(client: &mut crate::wire::Client, era: Era) -> Told {
+    agreed_to("ask", client, era)
+}
+
+/// Calls a tool that asks back, and agrees.
+#[track_caller]
+pub(crate) fn agreed_to(tool: &str, client: &mut crate::wire::Client, era: Era) -> Told {
     match era {
         Era::Legacy => {
-            let mut sent = client.start("ask", &order(), &json!({}));
+            let mut sent = client.start(tool, &order(), &json!({}));
             let asked = client.hear_aside(&mut sent, "elicitation/create");
             let result = json!({"action": "accept", "content": {"sure": true}});
             let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": result});
@@ -109,10 +115,10 @@ pub(crate) fn agreed(client: &mut crate::wire::Client, era: Era) -> Told {
             told(&client.hear(sent))
         }
         Era::Modern => {
-            let asked = client.call("ask", &order()).result();
+            let asked = client.call(tool, &order()).result();
             assert_eq!(asked["resultType"], "input_required", "{asked}");
             let params = json!({
-                "name": "ask",
+                "name": tool,
                 "arguments": order(),
                 "requestState": asked["requestState"],
                 "inputResponses": {"confirm": {"action": "accept", "content": {"sure": true}}},

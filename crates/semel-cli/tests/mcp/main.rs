@@ -13,12 +13,15 @@ mod harness;
 #[path = "../serve/http.rs"]
 mod http;
 mod legs;
+mod market;
 mod matrix;
+mod named;
 mod policies;
 mod repeats;
 #[expect(dead_code, reason = "the rest is for the tests of `semel serve`")]
 #[path = "../serve/server.rs"]
 mod server;
+mod servers;
 mod setup;
 mod tasks;
 mod transparency;
