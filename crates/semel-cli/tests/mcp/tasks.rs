@@ -57,6 +57,8 @@ fn task_of(setup: &Setup, heard: &Heard) -> Value {
         Era::Legacy => result["task"].clone(),
     };
     assert_eq!(task["status"], "working", "{setup}: {task}");
+    let receipt = &heard.result()["_meta"]["dev.semel/effect"];
+    assert_eq!(receipt["state"], "doubtful", "{setup}: {receipt}");
     let words = task["statusMessage"]
         .as_str()
         .expect("it says what is known");

@@ -184,24 +184,14 @@ pub(crate) fn acknowledged(to: &To<'_>) -> Message {
 
 /// Says that nobody has settled the doubt yet.
 pub(crate) fn not_settled(to: &To<'_>, doubt: &str) -> Message {
-    let message = format!(
-        "the doubt is not settled yet; ask again later. {}",
-        bare(doubt)
-    );
+    let message = format!("{doubt} It is not settled yet: ask again later.");
     error(to, HELD, &message, &json!({"type": "in_doubt"}))
 }
 
 /// Says that a doubt cannot be cancelled (2025-11-25: whoever cancels is told that it is).
 pub(crate) fn not_cancelled(to: &To<'_>, doubt: &str) -> Message {
-    let message = format!(
-        "a doubt cannot be cancelled: the call was sent already. {}",
-        bare(doubt)
-    );
+    let message = format!("{doubt} It cannot be cancelled.");
     error(to, HELD, &message, &json!({"type": "in_doubt"}))
-}
-
-fn bare(doubt: &str) -> &str {
-    doubt.strip_prefix("semel: ").unwrap_or(doubt)
 }
 
 /// Says that there is no such task, or not for this caller, or not any more.

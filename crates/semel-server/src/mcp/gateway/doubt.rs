@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel::core::identity::Identity;
-use semel::core::ledger::Record;
+use semel::core::ledger::{Record, StateKind};
 use semel::{Effect, Label, OnDoubt, Receipt};
 use tokio::sync::oneshot;
 
@@ -64,35 +64,38 @@ impl Gateway {
         why: &str,
     ) -> Round {
         let (namespace, key) = (&receipt.namespace, &receipt.key);
-        let record = match self.engine.load(namespace, key).await {
-            Ok(Some(record)) => record,
-            Ok(None) | Err(_) => {
-                // What is known is told all the same.
-                let to = call.to(self);
-                let doubt = Doubt::lost(&to, receipt, why);
-                return Round::over(answer::in_doubt(&to, &known(receipt, identity), &doubt));
-            }
+        let Ok(Some(record)) = self.engine.load(namespace, key).await else {
+            // What is known is told all the same.
+            let to = call.to(self);
+            let doubt = Doubt::lost(&to, receipt, why);
+            return Round::over(answer::in_doubt(&to, &known(receipt, identity), &doubt));
         };
-        self.doubt(call, identity, &record, Some(why)).await
+        if record.kind_at(self.engine.store().now()) != StateKind::Doubtful {
+            // It was settled meanwhile.
+            return Round::Again;
+        }
+        self.doubt(call, identity, &record, Some((receipt, why)))
+            .await
     }
 
-    /// Tells of a doubt; where a person can be asked and says what happened, it is resolved. `lost` says why
-    /// nobody knows what became of this very call; without it the doubt is that of an earlier one.
+    /// Tells of a doubt; where a person can be asked and says what happened, it is resolved. `lost` is the receipt
+    /// of this very call and says why nobody knows what became of it; without it the doubt is that of an earlier one.
     pub(super) async fn doubt(
         &self,
         call: &Call<'_>,
         identity: &Identity,
         record: &Record,
-        lost: Option<&str>,
+        lost: Option<(&Receipt, &str)>,
     ) -> Round {
         let to = call.to(self);
-        let Some(receipt) = &self.receipt(record, None) else {
+        let own = lost.map(|(receipt, _)| receipt.clone());
+        let Some(receipt) = &own.or_else(|| self.receipt(record, None)) else {
             return Round::over(answer::expired(&to, &identity.key, &call.identity));
         };
         let known = known(receipt, identity);
         let doubt = lost.map_or_else(
             || Doubt::earlier(&to, receipt),
-            |why| Doubt::lost(&to, receipt, why),
+            |(_, why)| Doubt::lost(&to, receipt, why),
         );
         let said = match self.said_with(call, receipt) {
             // What the person said came with the call.
