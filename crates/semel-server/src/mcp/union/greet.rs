@@ -12,10 +12,13 @@ use super::Shared;
 use super::merge::{self, LeftOut, Said};
 
 /// How long a server may take for the handshake: less than the half minute after which hosts give up.
-const GREETING_MAX: Duration = Duration::from_secs(25);
+pub(super) const GREETING_MAX: Duration = Duration::from_secs(25);
+
+/// How it is asked for which protocol is spoken.
+pub(super) const DISCOVER: &str = "server/discover";
 
 /// The code of a server that speaks another version.
-const OTHER_VERSION: &str = "-32022";
+pub(super) const OTHER_VERSION: &str = "-32022";
 
 /// What a server answered, or why it did not.
 type Answered = Result<Message, String>;

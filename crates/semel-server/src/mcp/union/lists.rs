@@ -12,7 +12,7 @@ use super::super::message::{Kind, Message, quoted};
 use super::super::say;
 use super::names::{Found, Names};
 use super::part::{Lists, Part};
-use super::{Shared, is_modern, locked, merge};
+use super::{Shared, is_modern, locked, merge, of_client};
 
 /// The most pages of one server's list.
 const PAGES_MAX: usize = 100;
@@ -25,13 +25,6 @@ const LIST_MAX: Duration = Duration::from_secs(20);
 
 /// The code of a server that has no such list.
 const NO_METHOD: &str = "-32601";
-
-/// What a client says of itself with each request of the newer protocol.
-const OF_CLIENT: [&str; 3] = [
-    "io.modelcontextprotocol/protocolVersion",
-    "io.modelcontextprotocol/clientCapabilities",
-    "io.modelcontextprotocol/clientInfo",
-];
 
 /// What is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,15 +310,4 @@ fn names(pages: &[Message], what: What) -> Vec<Option<String>> {
     let items = results.filter_map(|result| edit::items(edit::get(result, &[member])?));
     let items = items.flatten();
     items.map(|item| edit::text(item, &[name])).collect()
-}
-
-/// Returns parameters that say of the client what a request says.
-fn of_client(request: &Message) -> String {
-    let asked = request.params().unwrap_or("{}");
-    OF_CLIENT.iter().fold("{}".to_owned(), |params, member| {
-        match edit::get(asked, &["_meta", member]) {
-            Some(value) => edit::set(&params, &["_meta", member], value).unwrap_or(params),
-            None => params,
-        }
-    })
 }

@@ -40,6 +40,13 @@ use super::upstream::{Headers, Lost, NotSent, Pending, Replies, Reply, Upstream}
 /// The most requests of a client that are under way at once, but for calls that act.
 const UNDER_WAY_MAX: usize = 1_024;
 
+/// What a client says of itself with each request of the newer protocol.
+const OF_CLIENT: [&str; 3] = [
+    "io.modelcontextprotocol/protocolVersion",
+    "io.modelcontextprotocol/clientCapabilities",
+    "io.modelcontextprotocol/clientInfo",
+];
+
 /// Who waits to hear of a cancel.
 type Cancels = Mutex<HashMap<String, oneshot::Sender<()>>>;
 
@@ -204,6 +211,17 @@ impl Shared {
         let number = self.own_requests.fetch_add(1, Ordering::Relaxed);
         format!("\"semel-u{number}\"")
     }
+}
+
+/// Returns parameters that say of the client what a request says.
+fn of_client(request: &Message) -> String {
+    let asked = request.params().unwrap_or("{}");
+    OF_CLIENT.iter().fold("{}".to_owned(), |params, member| {
+        match edit::get(asked, &["_meta", member]) {
+            Some(value) => edit::set(&params, &["_meta", member], value).unwrap_or(params),
+            None => params,
+        }
+    })
 }
 
 /// Says whether a request is of the newer protocol.

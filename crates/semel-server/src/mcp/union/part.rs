@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::super::edit;
 use super::super::http::children::Server;
@@ -14,7 +15,8 @@ use super::super::upstream::{
     Headers, Lost, NotSent, Pending, Replies, Reply, Upstream, WAITING_MAX,
 };
 use super::down::Down;
-use super::locked;
+use super::greet::{DISCOVER, GREETING_MAX, OTHER_VERSION};
+use super::{is_modern, locked, of_client};
 
 /// The method of what marks a place among a server's messages; it never leaves the gateway.
 const MARK: &str = "semel/mark";
@@ -24,6 +26,8 @@ const MARK: &str = "semel/mark";
 pub(super) struct Part {
     pub(super) name: String,
     server: Arc<dyn Server>,
+    /// Held while it is asked which protocol it speaks.
+    probing: tokio::sync::Mutex<()>,
     /// What it says unasked comes this way.
     unasked: mpsc::Sender<Message>,
     pub(super) way: Arc<Way>,
@@ -43,6 +47,8 @@ pub(super) struct Way {
 struct Known {
     /// Why nothing is sent to it.
     left_out: Option<String>,
+    /// Whether it speaks the newer protocol, which has no handshake to find that out.
+    is_newer: Option<bool>,
     has_logging: bool,
     tools: Lists,
     prompts: Lists,
@@ -81,6 +87,7 @@ impl Part {
         Self {
             name,
             server: reach(unasked.clone()),
+            probing: tokio::sync::Mutex::default(),
             unasked,
             way,
         }
@@ -157,6 +164,22 @@ impl Part {
         }
     }
 
+    /// Finds out whether it speaks the newer protocol: many that do not would answer all the same, in the older one.
+    async fn speaks_newer(&self, request: &Message) -> Result<(), String> {
+        let known = || locked(&self.way.known).is_newer;
+        let _probing = self.probing.lock().await;
+        if known().is_none() {
+            let probe = Message::request("\"semel-probe\"", DISCOVER, &of_client(request));
+            let probe = probe.map_err(|error| error.to_string())?;
+            let asked = timeout(GREETING_MAX, self.ask(&probe)).await;
+            asked.map_err(|_| format!("no answer within {} s", GREETING_MAX.as_secs()))??;
+        }
+        match known() {
+            Some(true) => Ok(()),
+            Some(false) | None => Err("it speaks the older protocol only".to_owned()),
+        }
+    }
+
     pub(super) async fn end(&self) {
         self.server.end().await;
     }
@@ -174,13 +197,17 @@ impl Upstream for Part {
             if let Some(why) = &locked(&self.way.known).left_out {
                 return Err(NotSent(format!("{} is left out: {why}", self.name)));
             }
+            let named = |why: String| NotSent(format!("{}: {why}", self.name));
+            let method = request.method().unwrap_or_default().to_owned();
+            if is_modern(request) && method != DISCOVER {
+                // It asks in turn, and that goes without saying.
+                Box::pin(self.speaks_newer(request)).await.map_err(named)?;
+            }
             let under_way = UnderWay::new(&self.way, request);
             let replies = self.server.request(request, &Headers::default()).await;
-            let mut replies =
-                replies.map_err(|NotSent(why)| NotSent(format!("{}: {why}", self.name)))?;
+            let mut replies = replies.map_err(|NotSent(why)| named(why))?;
             let (sender, read) = mpsc::channel(WAITING_MAX);
             let (way, unasked) = (Arc::clone(&self.way), self.unasked.clone());
-            let is_call = request.method() == Some("tools/call");
             tokio::spawn(async move {
                 loop {
                     let reply = tokio::select! {
@@ -197,12 +224,10 @@ impl Upstream for Part {
                         }
                         Some(mut last) => {
                             way.settled(&unasked).await;
-                            if let Reply::Answer(answer, headers) = &mut last {
+                            way.note(&method, &last);
+                            if let Reply::Answer(_, headers) = &mut last {
                                 // They are between us and the server: its session is not the client's.
                                 *headers = Headers::default();
-                                if is_call {
-                                    way.note_task(answer);
-                                }
                             }
                             drop(under_way);
                             drop(sender.send(last).await);
@@ -259,6 +284,25 @@ impl Way {
             _ => {}
         }
         self.down.heard(self.at, message)
+    }
+
+    /// Takes note of what an answer says of the server.
+    fn note(&self, method: &str, last: &Reply) {
+        match (method, last) {
+            ("tools/call", Reply::Answer(answer, _)) => self.note_task(answer),
+            (DISCOVER, Reply::Answer(answer, _)) => self.note_protocol(answer),
+            (DISCOVER, Reply::Http(refusal)) if refusal.status.is_client_error() => {
+                self.note_protocol(&refused("null", refusal));
+            }
+            _ => {}
+        }
+    }
+
+    /// Remembers which protocol a server speaks; one that wants another version of the newer one speaks that.
+    fn note_protocol(&self, answer: &Message) {
+        let code = edit::get(answer.outcome().unwrap_or("{}"), &["code"]);
+        let is_newer = *answer.kind() == Kind::Result || code == Some(OTHER_VERSION);
+        locked(&self.known).is_newer = Some(is_newer);
     }
 
     /// Remembers whose a task is that was given out for an answer.

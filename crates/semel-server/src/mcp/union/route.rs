@@ -6,6 +6,7 @@ use super::super::edit;
 use super::super::gateway::named;
 use super::super::message::{Kind, Message, quoted};
 use super::super::say;
+use super::greet::DISCOVER;
 use super::lists::What;
 use super::names::{Found, Place};
 use super::part::Part;
@@ -22,7 +23,7 @@ impl Shared {
         let params = request.params().unwrap_or("{}");
         match method {
             "initialize" => self.initialize(request).await,
-            "server/discover" => self.discover(request).await,
+            DISCOVER => self.discover(request).await,
             "ping" => nothing(request),
             "tools/call" => self.call(request).await,
             "prompts/get" => self.get_prompt(request).await,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::mcp::message::Message;
 use crate::mcp::upstream::{Headers, Reply, Upstream as _};
 
-use super::fake::{Does, Fake, Script, World};
+use super::fake::{Does, Fake, Script, World, until};
 
 const IDLE: Script = |request: &Value, fake: &Fake| match request["method"].as_str() {
     Some("tools/list") => {
@@ -80,9 +80,7 @@ async fn a_cancel_goes_to_whoever_has_the_request() {
     world
         .send(5, "tools/call", &json!({"name": "wait-1"}))
         .await;
-    while world.received("b", "tools/call").is_empty() {
-        tokio::task::yield_now().await;
-    }
+    until(|| !world.received("b", "tools/call").is_empty()).await;
     let method = "notifications/cancelled";
     world
         .tell(&json!({"jsonrpc": "2.0", "method": method, "params": {"requestId": 5}}))
@@ -90,9 +88,7 @@ async fn a_cancel_goes_to_whoever_has_the_request() {
     assert_eq!(world.received("b", method).len(), 1);
     assert_eq!(world.received("a", method).len(), 0);
     // Nobody waits for the answer any more.
-    while world.server("b").is_waited_for() {
-        tokio::task::yield_now().await;
-    }
+    until(|| !world.server("b").is_waited_for()).await;
     // Everything else that is told is for all.
     let method = "notifications/roots/list_changed";
     world

@@ -129,7 +129,8 @@ impl World {
             .map(|(name, _)| Served::new((*name).to_owned(), UpstreamPolicy::default()))
             .collect();
         let catalogue = Arc::new(Catalogue::new(served, true));
-        let (unasked, heard) = mpsc::channel(64);
+        // The client is slow to read, so that what can overtake does.
+        let (unasked, heard) = mpsc::channel(1);
         let made = Mutex::new(vec![]);
         let reach = |at: usize, unasked| -> Arc<dyn Server> {
             let fake = Arc::new(Fake {
@@ -211,6 +212,17 @@ pub(super) fn tools(request: &Value, names: &[&str]) -> Does {
             Does::Answers(json!({"tools": tools.collect::<Vec<_>>()}))
         }
         Some("tools/call") => Does::Answers(json!({"called": request["params"]["name"]})),
+        Some("server/discover") => Does::Answers(json!({"supportedVersions": ["2026-07-28"]})),
         _ => Does::Refuses(-32601),
     }
+}
+
+/// Waits until something is so.
+pub(super) async fn until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, waiting).await.expect("it is so in the end");
 }

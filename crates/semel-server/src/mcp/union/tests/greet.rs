@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::fake::{Does, Fake, Script, World};
+use super::fake::{Does, Fake, Script, World, tools};
 
 fn hello() -> Value {
     json!({"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": {"name": "c", "version": "1"}})
@@ -118,4 +118,40 @@ async fn the_protocol_that_more_of_them_speak_is_spoken() {
     let answer = world.ask("server/discover", modern).await;
     let said = answer["result"]["instructions"].as_str().expect("a text");
     assert!(said.contains("old is left out"), "{answer}");
+}
+
+/// Many servers of the older protocol answer whoever did not shake hands.
+const LENIENT: Script = |request: &Value, _: &Fake| match request["method"].as_str() {
+    Some("server/discover") => Does::Refuses(-32601),
+    _ => tools(request, &["old"]),
+};
+
+const MODERN: Script = |request: &Value, _: &Fake| tools(request, &["new"]);
+
+#[tokio::test]
+async fn who_speaks_the_older_protocol_gets_nothing_of_the_newer() {
+    let mut world = World::new(&[("lenient", LENIENT), ("modern", MODERN)]);
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
+    for _ in 0..2 {
+        let answer = world.ask("tools/list", json!({"_meta": meta})).await;
+        assert_eq!(
+            answer["result"]["tools"],
+            json!([{"name": "new"}]),
+            "{answer}"
+        );
+    }
+    let answer = world
+        .ask("tools/call", json!({"name": "old", "_meta": meta}))
+        .await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert_eq!(world.received("lenient", "tools/list").len(), 0);
+    assert_eq!(
+        world.received("lenient", "server/discover").len(),
+        1,
+        "it is asked once"
+    );
+    // A client of the older protocol has both.
+    let answer = world.ask("tools/list", json!({})).await;
+    let tools = json!([{"name": "old"}, {"name": "new"}]);
+    assert_eq!(answer["result"]["tools"], tools, "{answer}");
 }

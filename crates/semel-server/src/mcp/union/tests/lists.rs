@@ -9,13 +9,16 @@ const SHOP: Script = |request: &Value, _: &Fake| match request["params"]["cursor
         let raw = json!({"name": "charge", "title": "Charge", "x": 1});
         Does::Answers(json!({"tools": [raw, {"name": "refund"}], "nextCursor": "2"}))
     }
+    None if request["method"] == "server/discover" => tools(request, &[]),
     Some("2") => Does::Answers(json!({"tools": [{"name": "semel_list"}]})),
     _ => Does::Refuses(-32601),
 };
 
 const BANK: Script = |request: &Value, fake: &Fake| {
     if request["params"]["name"] == "change" {
-        fake.say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+        for method in ["notifications/tools/list_changed", "x/second", "x/third"] {
+            fake.say(&json!({"jsonrpc": "2.0", "method": method}));
+        }
     }
     tools(request, &["charge", "balance", "change"])
 };
@@ -80,7 +83,7 @@ async fn a_call_is_led_to_the_server_that_has_the_tool() {
     let version = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
     assert_eq!(lists[0]["params"], json!({"_meta": version}));
     assert_eq!(
-        world.received("dead", "tools/list").len(),
+        world.received("dead", "server/discover").len(),
         1,
         "it is not tried again at once"
     );
@@ -98,15 +101,10 @@ async fn a_list_that_changed_is_asked_for_again() {
     world
         .send(1, "tools/call", &json!({"name": "change"}))
         .await;
-    assert_eq!(
-        world.next().await["method"],
-        "notifications/tools/list_changed"
-    );
-    assert_eq!(
-        world.next().await["id"],
-        1,
-        "what was said before the answer comes before it"
-    );
+    for method in ["notifications/tools/list_changed", "x/second", "x/third"] {
+        assert_eq!(world.next().await["method"], method);
+    }
+    assert_eq!(world.next().await["id"], 1);
     world.ask("tools/call", json!({"name": "balance"})).await;
     assert_eq!(world.received("bank", "tools/list").len(), 2);
     assert_eq!(
