@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use semel_core::identity::{Source, Upshot};
 use semel_core::ledger::{Attempt, Event, Operation, Record, Resolved, StateKind, Tombstone};
 use semel_core::{Effect, Fingerprint, Key, Label, Namespace, Note, Probe, Redactor, Timestamp};
 use serde::{Serialize, Serializer};
@@ -84,6 +85,16 @@ pub struct RecordView {
     pub run_at: Option<Timestamp>,
     /// Whether the caller got the answer.
     pub delivery: &'static str,
+    /// What the key was made from, where a door scopes keys; left out elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_source: Option<&'static str>,
+    /// Which of several intended repeats it is, where a door tells them apart; left out elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub occurrence: Option<u32>,
+    /// What has become of it, in the words of a door that scopes keys; left out elsewhere, and where the
+    /// record does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<&'static str>,
     /// Who holds, or held, the newest attempt.
     pub holder: Option<HolderView>,
     /// Who settled the last doubt.
@@ -186,6 +197,9 @@ impl RecordView {
         let latest = operation.latest();
         let settled = operation.settled();
         let holder = latest.and_then(|attempt| attempt.holder.as_ref());
+        // A key of that shape may have come in by another door as it is.
+        let came_by = |door: &Label| spec.key.as_str().starts_with(&format!("{door}/"));
+        let source = Source::of(&spec.key).filter(|_| spec.door.as_ref().is_some_and(came_by));
         Self {
             namespace: spec.namespace.clone(),
             key: spec.key.clone(),
@@ -212,6 +226,9 @@ impl RecordView {
             lease_until: operation.lease_until(),
             run_at: operation.run_at,
             delivery: operation.delivery.as_str(),
+            key_source: source.map(Source::as_str),
+            occurrence: source.map(|_| spec.occurrence),
+            decision: source.and_then(|_| Some(Upshot::of(operation)?.as_str())),
             holder: holder.map(|holder| HolderView {
                 host: holder.host.clone(),
                 pid: holder.pid,
@@ -224,6 +241,7 @@ impl RecordView {
     }
 
     fn tombstone(tombstone: &Tombstone) -> Self {
+        let source = Source::of(&tombstone.key);
         Self {
             namespace: tombstone.namespace.clone(),
             key: tombstone.key.clone(),
@@ -250,6 +268,9 @@ impl RecordView {
             lease_until: None,
             run_at: None,
             delivery: tombstone.delivery.as_str(),
+            key_source: source.map(Source::as_str),
+            occurrence: source.map(|_| tombstone.occurrence),
+            decision: None,
             holder: None,
             resolved: None,
             attempts: None,

@@ -1,5 +1,6 @@
 //! Looking at operations: which ones, and how many.
 
+use semel::core::identity::Door;
 use semel::core::ledger::StateKind;
 use semel::store::Query;
 use semel::{Namespace, Timestamp};
@@ -51,6 +52,11 @@ impl Filters {
             && (self.since, self.until) == (None, None)
     }
 
+    /// Returns the door whose operations are meant, where it scopes its callers' keys.
+    pub(crate) fn scoping_door(&self) -> Option<Door> {
+        self.door.as_deref().and_then(Door::parse)
+    }
+
     /// Makes the question to the store.
     pub(crate) fn query(&self, namespace: Namespace, now: Timestamp) -> Query {
         Query {
@@ -70,12 +76,15 @@ impl Filters {
 /// Lists operations, the newest first
 ///
 /// Shows the operations of the namespace with their state as of now: one whose lease has ended is
-/// doubtful, whether anybody has noticed it before or not. With --json each line is one Record
-/// without `attempts` and `data`. When there are more, a hint on standard error says how to go on.
+/// doubtful, whether anybody has noticed it before or not. With --door mcp the table is made for calls
+/// of tools: what became of each, what it was recognised by, and whether its caller got the answer. With
+/// --json each line is one Record without `attempts` and `data`. When there are more, a hint on standard
+/// error says how to go on.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   semel list
   semel list --state doubtful,dead --since 24h
+  semel list --door mcp
   semel list --prefix order- --limit 200 --json")]
 pub(crate) struct List {
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use semel::core::identity::Door;
 use semel::core::ledger::Record;
 use semel::store::Stored;
 use semel::view::RecordView;
@@ -37,7 +38,12 @@ pub(crate) async fn run(context: &Context, args: &List) -> Result<ExitCode, Fail
             }
         }
     } else if !items.is_empty() {
-        for line in lay_out(items.iter().map(|stored| &*stored.record), now) {
+        let records = items.iter().map(|stored| &*stored.record);
+        let lines = match args.filters.scoping_door() {
+            Some(door) => lay_out_calls(records, door, now),
+            None => lay_out(records, now),
+        };
+        for line in lines {
             context.printer.line(&line);
         }
     }
@@ -60,20 +66,72 @@ pub(crate) fn lay_out<'a>(
     table::lines(&rows)
 }
 
+/// Lays the records of a door that scopes keys out: what was called, what became of it, by what it was
+/// recognised and whether its callers got their answers. Their keys are long, so they come late.
+fn lay_out_calls<'a>(
+    records: impl Iterator<Item = &'a Record>,
+    door: Door,
+    now: Timestamp,
+) -> Vec<String> {
+    let name = match door {
+        Door::Mcp => "TOOL",
+        Door::Proxy | Door::Inbox => "NAME",
+    };
+    let head = [
+        "STATE",
+        name,
+        "DECISION",
+        "KEY SOURCE",
+        "DELIVERY",
+        "AGE",
+        "KEY",
+        "NOTE",
+    ];
+    let mut rows = vec![head.map(Cell::from)];
+    rows.extend(records.filter_map(|record| call_row(record, now)));
+    table::lines(&rows)
+}
+
+fn call_row(record: &Record, now: Timestamp) -> Option<[Cell; 8]> {
+    let view = RecordView::of(record, now)?;
+    let age = age(&view, now);
+    Some([
+        words::state(view.state),
+        or_dash(view.name),
+        or_dash(view.decision),
+        or_dash(view.key_source),
+        view.delivery.into(),
+        or_dash(age),
+        view.key.into(),
+        remark(record, now),
+    ])
+}
+
 fn row(record: &Record, now: Timestamp) -> Option<[Cell; 7]> {
     let view = RecordView::of(record, now)?;
-    let or_dash = |text: Option<String>| Cell::from(text.unwrap_or_else(|| "-".to_owned()));
-    let judged = record.operation().map(|operation| operation.judged_at(now));
-    let since = view.created_at.or(view.settled_at);
+    let age = age(&view, now);
     Some([
         words::state(view.state),
         view.key.into(),
-        or_dash(view.name.map(|name| name.to_string())),
-        or_dash(view.effect.map(|effect| effect.to_string())),
-        or_dash(view.attempt.map(|attempt| attempt.to_string())),
-        or_dash(since.map(|since| span(now.since(since)))),
-        judged
-            .map_or_else(String::new, |judged| words::remark(&judged, now))
-            .into(),
+        or_dash(view.name),
+        or_dash(view.effect),
+        or_dash(view.attempt),
+        or_dash(age),
+        remark(record, now),
     ])
+}
+
+fn age(view: &RecordView, now: Timestamp) -> Option<String> {
+    let since = view.created_at.or(view.settled_at)?;
+    Some(span(now.since(since)))
+}
+
+fn remark(record: &Record, now: Timestamp) -> Cell {
+    let judged = record.operation().map(|operation| operation.judged_at(now));
+    let remark = judged.map(|judged| words::remark(&judged, now));
+    remark.unwrap_or_default().into()
+}
+
+fn or_dash(text: Option<impl ToString>) -> Cell {
+    text.map_or_else(|| Cell::from("-"), Cell::from)
 }

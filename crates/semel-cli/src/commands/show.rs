@@ -108,7 +108,9 @@ fn story(found: &Found, held: impl Fn(&Attempt) -> bool, data: Option<&[u8]>) ->
     match &*found.record {
         Record::Operation(operation) => {
             let judged = operation.judged_at(now);
-            about(&judged, now, &mut lines);
+            if let Some(view) = RecordView::of(&found.record, now) {
+                about(&judged, &view, now, &mut lines);
+            }
             for attempt in &judged.attempts {
                 try_of(attempt, now, &mut lines);
                 let holder = liveness::holder(attempt, held(attempt));
@@ -141,7 +143,7 @@ fn story(found: &Found, held: impl Fn(&Attempt) -> bool, data: Option<&[u8]>) ->
     lines
 }
 
-fn about(judged: &Operation, now: Timestamp, lines: &mut Vec<String>) {
+fn about(judged: &Operation, view: &RecordView, now: Timestamp, lines: &mut Vec<String>) {
     let spec = &judged.spec;
     field(lines, "name", &spec.name);
     field(lines, "namespace", &spec.namespace);
@@ -150,6 +152,15 @@ fn about(judged: &Operation, now: Timestamp, lines: &mut Vec<String>) {
     }
     if let Some(client_key) = &spec.client_key {
         field(lines, "client key", client_key);
+    }
+    if let Some(source) = view.key_source {
+        field(lines, "key source", source);
+    }
+    if let Some(occurrence) = view.occurrence {
+        field(lines, "occurrence", occurrence);
+    }
+    if let Some(decision) = view.decision {
+        field(lines, "decision", decision);
     }
     if let Some(principal) = &spec.principal {
         field(lines, "principal", principal);
@@ -170,6 +181,9 @@ fn about(judged: &Operation, now: Timestamp, lines: &mut Vec<String>) {
     if let Some(settled) = judged.settled() {
         field(lines, "settled", moment(settled.at, now));
         field(lines, "effect", settled.outcome.effect);
+        field(lines, "delivery", judged.delivery.as_str());
+    }
+    if judged.settled().is_none() && view.key_source.is_some() {
         field(lines, "delivery", judged.delivery.as_str());
     }
     let remark = words::remark(judged, now);

@@ -43,7 +43,9 @@ impl Door {
         }
     }
 
-    fn from_word(word: &str) -> Option<Self> {
+    /// Reads the word that users see.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
         let doors = [Self::Proxy, Self::Mcp, Self::Inbox];
         doors.into_iter().find(|door| door.as_str() == word)
     }
@@ -166,6 +168,24 @@ impl Source {
             Self::Fingerprint => "fingerprint",
         }
     }
+
+    /// Reads back what the key of an operation was made from; `None` for a key that no door has made.
+    ///
+    /// That is what the first call was recognised by. A later one may have been recognised otherwise, as by
+    /// a call id that was remembered beside the operation.
+    #[must_use]
+    pub fn of(key: &Key) -> Option<Self> {
+        let (_, body) = split(key)?;
+        Some(if body.starts_with(CALL_ID) {
+            Self::CallId
+        } else if body.starts_with(BUSINESS) {
+            Self::Business
+        } else if is_fingerprint(body) {
+            Self::Fingerprint
+        } else {
+            Self::Explicit
+        })
+    }
 }
 
 /// What an operation is called within its scope.
@@ -251,7 +271,7 @@ pub(super) fn split(key: &Key) -> Option<(&str, &str)> {
     let (door, rest) = text.split_once('/')?;
     let (tag, body) = rest.split_once('/')?;
     let is_tag = tag.len() == 16 && tag.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    Door::from_word(door).filter(|_| is_tag)?;
+    Door::parse(door).filter(|_| is_tag)?;
     Some((&text[..text.len() - body.len()], body))
 }
 

@@ -61,6 +61,7 @@ mod kin;
 mod pointer;
 #[cfg(test)]
 mod tests;
+mod upshot;
 
 use core::time::Duration;
 
@@ -73,6 +74,7 @@ pub use delivery::{CallerId, Callers, Exchange, Observation};
 pub use key::{ClientKey, ClientText, Door, Scope, Source, ledger_key};
 pub use kin::{Kin, KinChange};
 pub use pointer::{BusinessKey, Pointer, PointerError};
+pub use upshot::Upshot;
 
 use crate::ledger::{Delivery, StateKind};
 use crate::time::Timestamp;

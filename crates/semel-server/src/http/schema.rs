@@ -167,6 +167,20 @@ pub(crate) struct Record {
     #[schema(format = DateTime)]
     run_at: Option<String>,
     delivery: String,
+    /// What the key was made from, where a door scopes keys: `explicit`, `call_id`, `business` or
+    /// `fingerprint`; left out elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    key_source: Option<String>,
+    /// Which of several intended repeats it is, where a door tells them apart; left out elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    occurrence: Option<u32>,
+    /// What has become of it, in the words of a door that scopes keys: `executed`, `resolved`, `in_doubt`,
+    /// `in_progress` or `not_done`; left out elsewhere, and where the record does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    decision: Option<String>,
     holder: Option<Holder>,
     resolved: Option<Resolved>,
     /// Whether a rule took something out of the answer; left out where none did.

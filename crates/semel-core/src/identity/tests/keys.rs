@@ -203,6 +203,21 @@ fn a_client_text_has_1_to_1024_bytes() {
     ));
 }
 
+#[test]
+fn what_no_door_has_made_has_no_source() {
+    for text in [
+        "order-7",
+        "call:x",
+        "f1:x",
+        "mcp/order-7",
+        "run/29b267acff61476d/order-7",
+        "mcp/29b267acff61476D/order-7",
+        "mcp/29b267acff61476/order-7",
+    ] {
+        assert_eq!(Source::of(&Key::new(text).unwrap()), None, "{text}");
+    }
+}
+
 /// Texts that stand close to the borders of the rule.
 fn tricky() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -215,16 +230,37 @@ fn tricky() -> impl Strategy<Value = String> {
 }
 
 fn any_client_key() -> impl Strategy<Value = ClientKey> {
-    (tricky(), any::<bool>()).prop_map(|(text, explicit)| {
-        if explicit {
-            ClientKey::Explicit(client(&text))
-        } else {
-            ClientKey::CallId(client(&text))
+    let business = |text: &str| {
+        let mut input = br#"{"order_id":"#.to_vec();
+        crate::canonical::write_string(&mut input, text);
+        input.push(b'}');
+        let pointer = Pointer::new("/order_id").unwrap();
+        let key = BusinessKey::of(&Label::new("pay").unwrap(), &[pointer], &input);
+        key.unwrap().unwrap()
+    };
+    (tricky(), 0..4).prop_map(move |(text, kind)| match kind {
+        0 => ClientKey::Explicit(client(&text)),
+        1 => ClientKey::CallId(client(&text)),
+        2 => ClientKey::Business(business(&text)),
+        _ => {
+            let name = Label::new("pay").unwrap();
+            let input = Input::Bytes(text.as_bytes());
+            ClientKey::Fingerprint(Fingerprint::of(&name, input).unwrap())
         }
     })
 }
 
 proptest! {
+    #[test]
+    fn what_a_key_was_made_from_is_read_back(
+        client_key in any_client_key(),
+        door in prop_oneof![Just(Door::Mcp), Just(Door::Proxy), Just(Door::Inbox)],
+        occurrence in prop_oneof![0..4_u32, Just(u32::MAX)],
+    ) {
+        let key = ledger_key(door, &scope(), &client_key, occurrence);
+        prop_assert_eq!(Source::of(&key), Some(client_key.source()));
+    }
+
     #[test]
     fn different_names_have_different_ledger_keys(
         left in any_client_key(),

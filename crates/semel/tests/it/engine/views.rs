@@ -14,6 +14,8 @@ use super::world::{World, key, lease, operation, permit, record};
 on_both_stores![
     a_settled_operation_shows_all_its_fields,
     a_doubt_that_is_not_written_yet_shows_as_one,
+    a_door_that_scopes_keys_shows_what_became_of_a_call,
+    what_only_looks_like_a_doors_key_is_not_one,
     an_operation_that_waits_or_died_says_what_it_did,
     a_list_shows_neither_attempts_nor_data,
     what_is_past_its_retention_shows_what_is_left_of_it,
@@ -110,6 +112,100 @@ async fn a_doubt_that_is_not_written_yet_shows_as_one(world: World) {
     );
     let ended = &doubtful["attempts"][0]["ended_at"];
     assert_eq!(ended, "2026-11-15T12:00:10.000Z", "the lease's end");
+}
+
+/// A call at the MCP gateway, by a key that it was given.
+fn scoped(text: &str) -> Request {
+    let door = Label::new("mcp").expect("a valid name");
+    let key = key(&format!("mcp/0c52a1d5f1e0b7a3/{text}"));
+    let request = Request::new("charge", key).lease(lease(10)).door(door);
+    request.on_doubt(semel::OnDoubt::Probe)
+}
+
+async fn view_of(engine: &Engine, text: &str) -> Value {
+    let key = key(&format!("mcp/0c52a1d5f1e0b7a3/{text}"));
+    let record = record(engine, &key).await.expect("it is there");
+    let view = RecordView::of(&record, engine.store().now());
+    serde_json::to_value(view).expect("it can be written")
+}
+
+fn by_ann(engine: &Engine, text: &str, version: u64) -> semel::Operator {
+    let key = key(&format!("mcp/0c52a1d5f1e0b7a3/{text}"));
+    let by = Label::new("ann").expect("a valid name");
+    let version = semel::core::ledger::Version(version);
+    engine.operator(&Namespace::default(), &key, version, by)
+}
+
+async fn a_door_that_scopes_keys_shows_what_became_of_a_call(world: World) {
+    let engine = engine_on(&world).await;
+    let decision = |text: &'static str| {
+        let engine = engine.clone();
+        async move { view_of(&engine, text).await["decision"].clone() }
+    };
+    let held = permit(&engine, scoped("call:toolu_1")).await;
+    assert_eq!(decision("call:toolu_1").await, "in_progress");
+    held.failed(Effect::Unknown, "declined")
+        .await
+        .expect("taken");
+    let view = view_of(&engine, "call:toolu_1").await;
+    assert_eq!(
+        (&view["decision"], &view["key_source"], &view["occurrence"]),
+        (&json!("executed"), &json!("call_id"), &json!(1))
+    );
+    // Fresh attempts: what was done before is not undone by that.
+    by_ann(&engine, "call:toolu_1", 2)
+        .retry()
+        .await
+        .expect("taken");
+    assert_eq!(decision("call:toolu_1").await, json!(null));
+
+    let held = permit(&engine, scoped("a")).await;
+    held.not_done("refused").await.expect("taken");
+    assert_eq!(decision("a").await, "not_done");
+    by_ann(&engine, "a", 2).cancel().await.expect("taken");
+    let view = view_of(&engine, "a").await;
+    assert_eq!(
+        (&view["state"], &view["decision"]),
+        (&json!("failed"), &json!("not_done"))
+    );
+
+    let held = permit(&engine, scoped("b")).await;
+    held.unknown("connection reset").await.expect("taken");
+    assert_eq!(decision("b").await, "in_doubt");
+    by_ann(&engine, "b", 2)
+        .resolve_not_done()
+        .await
+        .expect("taken");
+    assert_eq!(decision("b").await, "not_done");
+    let held = permit(&engine, scoped("b")).await;
+    held.done(Effect::Created, &1).await.expect("taken");
+    assert_eq!(decision("b").await, "executed", "the doubt was before");
+
+    let held = permit(&engine, scoped("c")).await;
+    held.unknown("connection reset").await.expect("taken");
+    let resolved = by_ann(&engine, "c", 2).resolve_done(true, Effect::Created, None);
+    resolved.await.expect("taken");
+    assert_eq!(decision("c").await, "resolved", "by a person");
+
+    let held = permit(&engine, scoped("d")).await;
+    held.unknown("connection reset").await.expect("taken");
+    world.clock.skip(Duration::from_secs(60));
+    let Ok(semel::Admission::Probe(probe)) = engine.begin(scoped("d")).await else {
+        panic!("it is to be looked up");
+    };
+    probe.done(Effect::Created, &1).await.expect("taken");
+    assert_eq!(decision("d").await, "resolved", "by a probe");
+}
+
+async fn what_only_looks_like_a_doors_key_is_not_one(world: World) {
+    let engine = engine_on(&world).await;
+    let run = Label::new("run").expect("a valid name");
+    let held = permit(&engine, scoped("x").door(run)).await;
+    held.done(Effect::Created, &1).await.expect("taken");
+    let view = view_of(&engine, "x").await;
+    for member in ["key_source", "occurrence", "decision"] {
+        assert_eq!(view.get(member), None, "{view}");
+    }
 }
 
 async fn an_operation_that_waits_or_died_says_what_it_did(world: World) {
