@@ -3,7 +3,9 @@
 //! Whatever is asserted of the gateway is shown without it as well, on the same server with the same client:
 //! the duplicate must be there before its absence proves anything.
 
+mod admin;
 mod bad;
+mod calls;
 mod desk;
 mod direct;
 #[expect(dead_code, reason = "the rest is for the tests of the other commands")]
@@ -12,10 +14,14 @@ mod harness;
 #[expect(dead_code, reason = "the rest is for the tests of `semel serve`")]
 #[path = "../serve/http.rs"]
 mod http;
+mod inspect;
 mod legs;
+mod looked_up;
 mod market;
 mod matrix;
 mod named;
+mod person;
+mod plans;
 mod policies;
 mod repeats;
 #[expect(dead_code, reason = "the rest is for the tests of `semel serve`")]

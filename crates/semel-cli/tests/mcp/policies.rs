@@ -199,3 +199,147 @@ fn a_status_of_http_after_the_effect_is_a_doubt() {
         }
     }
 }
+
+/// What a server says of its tools counts where it is trusted, and once it has said it.
+#[test]
+fn what_a_server_says_of_its_tools_counts_where_it_is_trusted() {
+    for trusted in [false, true] {
+        let word = if trusted { "on" } else { "off" };
+        let setup = configured(&format!("[mcp]\ntrust_annotations = \"{word}\"\n"));
+        let mut client = setup.client();
+        client.call("balance", &json!({}));
+        assert_eq!(setup.records().len(), 1, "nothing is known of it yet");
+        client.ask("tools/list", json!({})).result();
+        let heard = client.call("balance", &json!({}));
+        let receipt = &heard.result()["_meta"]["dev.semel/effect"];
+        assert_eq!(receipt.is_null(), trusted, "{heard:?}");
+        assert_eq!(setup.records().len(), if trusted { 1 } else { 2 });
+        setup.desk.next_fault("exit-after");
+        client.call("set_label", &order());
+        let heard = told(&client.call("set_label", &order()));
+        if trusted {
+            assert_eq!(heard, Told::Outcome("set_label 2".to_owned()));
+        } else {
+            assert_eq!(heard, Told::Doubt);
+            assert_eq!(setup.desk.effects(), 1);
+        }
+    }
+}
+
+/// What is configured goes before what the server says.
+#[test]
+fn settings_go_before_what_a_server_says() {
+    let toml = "[mcp]\ntrust_annotations = \"on\"\n[mcp.tools.balance]\nclass = \"unsafe\"\n";
+    let setup = configured(toml);
+    let mut client = setup.client();
+    client.ask("tools/list", json!({})).result();
+    client.call("balance", &json!({}));
+    assert_eq!(setup.records().len(), 1);
+}
+
+/// Returns the keys that a server got for a tool, as they were written.
+fn pinned(setup: &Setup, tool: &str) -> Vec<String> {
+    let received = setup.desk.received();
+    let texts = received.iter().filter_map(|line| line["raw"].as_str());
+    let calls = texts.filter(|text| text.contains(&format!("\"{tool}\"")));
+    let keys = calls.map(|text| {
+        let call: serde_json::Value = serde_json::from_str(text).expect("a message is JSON");
+        let key = &call["params"]["arguments"]["idempotency_key"];
+        key.as_str().expect("it is pinned").to_owned()
+    });
+    keys.collect()
+}
+
+/// Another client, another gateway: the attempts of one call carry one key, and other calls others.
+#[test]
+fn a_pinned_key_stays_the_same_over_attempts_and_gateways() {
+    let mut setup = configured("[mcp.tools.pay]\ninject = \"/idempotency_key\"\n");
+    setup.desk.next_fault("hold");
+    let mut client = setup.client();
+    let paid = json!({"order_id": "o-7"});
+    client.start("pay", &paid, &json!({}));
+    setup.desk.wait_for_effects(1);
+    setup.kill_gateway(&mut client);
+    setup.desk.release();
+    let mut client = setup.client();
+    let heard = client.call(
+        "pay",
+        &json!({"order_id": "o-7", "idempotency_key": "made-up"}),
+    );
+    assert_eq!(
+        told(&heard),
+        Told::Outcome("paid before".to_owned()),
+        "{heard:?}"
+    );
+    client.call("pay", &json!({"order_id": "o-8"}));
+    client.call("pay", &paid);
+    let keys = pinned(&setup, "pay");
+    assert_eq!(keys.len(), 4, "{keys:?}");
+    assert_eq!(keys[0], keys[1], "two attempts");
+    assert!(
+        keys[0] != keys[2] && keys[0] != keys[3] && keys[2] != keys[3],
+        "{keys:?}"
+    );
+    assert_eq!(setup.desk.effects(), 3);
+}
+
+/// Who is to be asked is asked from everywhere, and only for what was really done.
+#[test]
+fn a_challenge_stands_across_clients_and_falls_to_the_right_key_only() {
+    let setup = configured("[mcp.tools.charge]\nchallenge = true\n");
+    let challenged = Told::Held("challenged".to_owned());
+    let mut client = setup.client();
+    client.call("charge", &order());
+    // Its answer has arrived, as another message shows.
+    let listed = client.ask("tools/list", json!({})).result();
+    client.leave();
+    let charge = listed["tools"].as_array().expect("a list").iter();
+    let charge = charge.clone().find(|tool| tool["name"] == "charge");
+    let charge = &charge.expect("it is listed")["inputSchema"]["properties"];
+    assert!(charge["semel_repeat"].is_object(), "{listed}");
+    let mut client = setup.client();
+    let heard = client.call("charge", &order());
+    assert_eq!(told(&heard), challenged, "{heard:?}");
+    for wrong in ["yes", "mcp/0123456789abcdef/other"] {
+        let mut meant = order();
+        meant["semel_repeat"] = json!(wrong);
+        let heard = client.call("charge", &meant);
+        assert_eq!(told(&heard), challenged, "{wrong}: {heard:?}");
+    }
+    // Another order is another matter.
+    let heard = client.call("charge", &json!({"order_id": "o-8"}));
+    assert_eq!(
+        told(&heard),
+        Told::Outcome("charge 2".to_owned()),
+        "{heard:?}"
+    );
+    assert_eq!(setup.desk.effects(), 2);
+}
+
+#[test]
+fn while_a_challenged_call_is_under_way_the_same_is_not_started() {
+    let setup = Setup::configured(
+        Way::Gateway(Carrier::Http),
+        Carrier::Http,
+        Era::Modern,
+        "[mcp.tools.charge]\nchallenge = true\n",
+    );
+    setup.desk.next_fault("hold");
+    let mut first = setup.client();
+    let sent = first.start("charge", &order(), &json!({}));
+    setup.desk.wait_for_effects(1);
+    let heard = setup.client().call("charge", &order());
+    assert_eq!(
+        told(&heard),
+        Told::Held("challenged".to_owned()),
+        "{heard:?}"
+    );
+    setup.desk.release();
+    let heard = first.hear(sent);
+    assert_eq!(
+        told(&heard),
+        Told::Outcome("charge 1".to_owned()),
+        "{heard:?}"
+    );
+    assert_eq!(setup.desk.effects(), 1);
+}

@@ -130,6 +130,13 @@ impl Setup {
         self.client_with(&json!({}))
     }
 
+    /// Makes a client of its own that shows these credentials over HTTP.
+    #[track_caller]
+    pub(crate) fn client_as(&self, credentials: &str) -> Client {
+        let address = self.address().expect("somebody listens");
+        Client::http_as(&address, self.era, credentials)
+    }
+
     /// Makes a client of its own that can be asked.
     #[track_caller]
     pub(crate) fn client_to_ask(&self) -> Client {
@@ -202,23 +209,29 @@ impl Setup {
         listed.json()
     }
 
-    /// Resolves the only doubt, as a person does who found out that nothing happened.
+    /// Returns the key of the only doubt.
     #[track_caller]
-    pub(crate) fn resolve_not_done(&self) {
-        self.resolve("--not-done");
-    }
-
-    /// Resolves the only doubt, as a person does who found out.
-    #[track_caller]
-    pub(crate) fn resolve(&self, how: &str) {
+    pub(crate) fn doubt(&self) -> String {
         let records = self.records();
         let doubts: Vec<_> = records
             .iter()
             .filter(|it| it["state"] == "doubtful")
             .collect();
         assert_eq!(doubts.len(), 1, "{records:?}");
-        let key = doubts[0]["key"].as_str().expect("a key is text");
-        let resolved = self.desk.world().semel(&["resolve", key, how, "--yes"]);
+        doubts[0]["key"].as_str().expect("a key is text").to_owned()
+    }
+
+    /// Resolves the only doubt, as a person does who found out that nothing happened.
+    #[track_caller]
+    pub(crate) fn resolve_not_done(&self) {
+        self.resolve("--not-done");
+    }
+
+    /// Resolves the only doubt, as a person does who found out what happened.
+    #[track_caller]
+    pub(crate) fn resolve(&self, how: &str) {
+        let words = ["resolve", &self.doubt(), how, "--yes"];
+        let resolved = self.desk.world().semel(&words);
         assert_eq!(resolved.code, 0, "{resolved:?}");
     }
 }

@@ -95,6 +95,15 @@ impl Client {
         Self::greeted(Link::Web(Web::new(address)), era, capabilities)
     }
 
+    /// Speaks to whoever listens there as somebody who shows these credentials, and shakes hands where
+    /// that is done.
+    #[track_caller]
+    pub(crate) fn http_as(address: &Address, era: Era, credentials: &str) -> Self {
+        let mut web = Web::new(address);
+        web.credentials = Some(credentials.to_owned());
+        Self::greeted(Link::Web(web), era, &json!({}))
+    }
+
     /// Starts a server or a gateway as a child, and says nothing yet.
     pub(crate) fn silent(command: &mut Command, era: Era) -> Self {
         Self::new(Link::Pipe(Pipe::start(command)), era)
