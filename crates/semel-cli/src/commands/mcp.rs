@@ -166,7 +166,13 @@ async fn inspect(context: &Context, args: &Inspect) -> Result<ExitCode, Failure>
             .open(path)
             .and_then(|mut open| io::Write::write_all(&mut open, text.as_bytes()));
         written.map_err(|error| {
-            Failure::input(format!("{} cannot be written: {error}", path.display()))
+            let failure = Failure::input(format!("{} cannot be written: {error}", path.display()));
+            match error.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    failure.hint("settings that are there are not touched: name another file")
+                }
+                _ => failure,
+            }
         })?;
     }
     show(context, &found);

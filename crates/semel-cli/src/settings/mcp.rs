@@ -59,6 +59,7 @@ struct WrittenVerify {
     arguments: toml::Table,
     pointer: String,
     equals: Option<toml::Value>,
+    after: Option<String>,
 }
 
 /// Reads `[mcp.tools]`, or those of one server; `place` says which.
@@ -141,7 +142,14 @@ impl WrittenVerify {
         let equals = equals.transpose().map_err(|error| error.to_string())?;
         let pointer = pointer(&self.pointer)?;
         let verify = Verify::new(&self.tool, &arguments, pointer, equals.as_deref());
-        verify.map_err(|error| format!("verify: {error}"))
+        let verify = verify.map_err(|error| format!("verify: {error}"))?;
+        Ok(match self.after {
+            Some(after) => {
+                let after = values::duration(&after);
+                verify.after(after.map_err(|error| format!("verify: after: {error}"))?)
+            }
+            None => verify,
+        })
     }
 }
 

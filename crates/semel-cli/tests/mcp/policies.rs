@@ -272,15 +272,11 @@ fn a_pinned_key_stays_the_same_over_attempts_and_gateways() {
         "{heard:?}"
     );
     client.call("pay", &json!({"order_id": "o-8"}));
-    client.call("pay", &paid);
     let keys = pinned(&setup, "pay");
-    assert_eq!(keys.len(), 4, "{keys:?}");
+    assert_eq!(keys.len(), 3, "{keys:?}");
     assert_eq!(keys[0], keys[1], "two attempts");
-    assert!(
-        keys[0] != keys[2] && keys[0] != keys[3] && keys[2] != keys[3],
-        "{keys:?}"
-    );
-    assert_eq!(setup.desk.effects(), 3);
+    assert_ne!(keys[0], keys[2], "another call");
+    assert_eq!(setup.desk.effects(), 2);
 }
 
 /// Who is to be asked is asked from everywhere, and only for what was really done.

@@ -154,6 +154,12 @@ impl Callers {
         }
     }
 
+    /// Takes a call out as if it had not been entered: it is judged once more. Returns what was seen of it;
+    /// `None` for one whose place was taken.
+    pub fn withdraw(&mut self, id: CallerId) -> Option<Exchange> {
+        self.exchanges.remove(&id)
+    }
+
     /// Says whether somebody waits here, and nothing says that they gave up.
     #[must_use]
     pub fn is_waiting(&self) -> bool {

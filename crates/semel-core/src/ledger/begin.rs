@@ -143,7 +143,7 @@ fn doubtful(judged: Judged<'_>, begin: &Begin, now: Timestamp) -> Result<Decisio
             ))
         }
         OnDoubt::Probe => {
-            let probe_at = probe_at(&operation);
+            let probe_at = operation.probe_at();
             if now < probe_at {
                 return Err(Rejection::InDoubt {
                     own: false,
@@ -168,18 +168,6 @@ fn lapsed_alive(operation: &Operation, begin: &Begin) -> bool {
         .latest()
         .is_some_and(|attempt| attempt.open && attempt.verdict.is_none());
     silent && Ending::seen(operation, begin.sighting) == Ending::HolderAlive
-}
-
-/// Returns when nothing that is in doubt can act any more, and the world has settled.
-fn probe_at(operation: &Operation) -> Timestamp {
-    let acts = operation
-        .attempts
-        .iter()
-        .filter(|attempt| attempt.kind == AttemptKind::Act);
-    let last_end = acts.map(|attempt| attempt.lease_until).max();
-    last_end
-        .unwrap_or_default()
-        .plus(operation.spec.policy.settle_delay)
 }
 
 fn knows(operation: &Operation, begin: &Begin) -> bool {

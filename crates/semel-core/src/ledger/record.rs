@@ -463,6 +463,18 @@ impl StateKind {
 }
 
 impl Operation {
+    /// Returns when nothing that is in doubt can act any more, and the world has settled: before that nobody
+    /// can look up what happened.
+    #[must_use]
+    pub fn probe_at(&self) -> Timestamp {
+        let attempts = self.attempts.iter();
+        let acts = attempts.filter(|attempt| attempt.kind == AttemptKind::Act);
+        let last_end = acts.map(|attempt| attempt.lease_until).max();
+        last_end
+            .unwrap_or_default()
+            .plus(self.spec.policy.settle_delay)
+    }
+
     /// Returns the outcome of a settled operation.
     #[must_use]
     pub const fn settled(&self) -> Option<&Settled> {

@@ -11,7 +11,7 @@ use super::http::children;
 use super::listed::Listed;
 use super::message::{Kind, Message};
 use super::policy::{UpstreamPolicy, Why};
-use super::upstream::{Headers, Reply, WAITING_MAX};
+use super::upstream::{Headers, Refusal, Reply, WAITING_MAX};
 use super::{Road, Server};
 
 /// How long a server may take for an answer: its packages may have to be fetched first.
@@ -80,14 +80,14 @@ async fn tools(server: &dyn children::Server) -> Result<Vec<Listed>, String> {
         "io.modelcontextprotocol/clientInfo": {"name": "semel", "version": env!("CARGO_PKG_VERSION")},
     });
     let discovered = ask(server, "server/discover", &json!({"_meta": meta})).await?;
-    let is_modern = *discovered.kind() == Kind::Result;
+    let is_modern = discovered.is_ok_and(|answer| *answer.kind() == Kind::Result);
     if !is_modern {
         // Whatever it says to that, it is of the older kind.
         let hello = json!({
             "protocolVersion": LEGACY_VERSION, "capabilities": {},
             "clientInfo": {"name": "semel", "version": env!("CARGO_PKG_VERSION")},
         });
-        let greeted = ask(server, "initialize", &hello).await?;
+        let greeted = answered(ask(server, "initialize", &hello).await?, "initialize")?;
         if *greeted.kind() != Kind::Result {
             return Err(refused("initialize", &greeted));
         }
@@ -106,7 +106,10 @@ async fn tools(server: &dyn children::Server) -> Result<Vec<Listed>, String> {
         if let Some(cursor) = cursor {
             params.insert("cursor".to_owned(), cursor.into());
         }
-        let listed = ask(server, "tools/list", &params.into()).await?;
+        let listed = answered(
+            ask(server, "tools/list", &params.into()).await?,
+            "tools/list",
+        )?;
         let result = listed.outcome().filter(|_| *listed.kind() == Kind::Result);
         let result = result.ok_or_else(|| refused("tools/list", &listed))?;
         found.extend(Listed::read_all(result));
@@ -120,11 +123,17 @@ async fn tools(server: &dyn children::Server) -> Result<Vec<Listed>, String> {
     ))
 }
 
+/// Takes an answer for granted: one of HTTP alone is none.
+fn answered(answer: Result<Message, Refusal>, method: &str) -> Result<Message, String> {
+    answer.map_err(|refusal| format!("{method} was answered with HTTP {}", refusal.status))
+}
+
+/// Asks the server something; it may refuse over HTTP, without a message.
 async fn ask(
     server: &dyn children::Server,
     method: &str,
     params: &serde_json::Value,
-) -> Result<Message, String> {
+) -> Result<Result<Message, Refusal>, String> {
     let id = format!(
         "\"semel-{method}-{}\"",
         params.get("cursor").map_or(0, |it| it.to_string().len())
@@ -138,13 +147,8 @@ async fn ask(
         loop {
             match replies.0.recv().await {
                 Some(Reply::Aside(_)) => {}
-                Some(Reply::Answer(answer, _)) => return Ok(answer),
-                Some(Reply::Http(refusal)) => {
-                    return Err(format!(
-                        "{method} was answered with HTTP {}",
-                        refusal.status
-                    ));
-                }
+                Some(Reply::Answer(answer, _)) => return Ok(Ok(answer)),
+                Some(Reply::Http(refusal)) => return Ok(Err(refusal)),
                 Some(Reply::Lost(lost)) => return Err(lost.0),
                 None => return Err("the server was given up".to_owned()),
             }

@@ -1,10 +1,15 @@
 //! Verify tools: one that reads is asked whether one that acts has acted.
 
+use std::time::Duration;
+
 use semel::core::canonical::{self, Limits};
 use semel::core::identity::Pointer;
 
 use super::edit;
 use super::message::quoted;
+
+/// How long a lost call may still be at work, unless told otherwise.
+const AFTER: Duration = Duration::from_secs(5);
 
 /// How to find out whether a call took effect.
 ///
@@ -18,6 +23,8 @@ pub struct Verify {
     arguments: String,
     /// Where in its answer to look.
     pub pointer: Pointer,
+    /// How long a lost call may still be at work: before that nothing is looked up.
+    pub after: Duration,
     expected: Option<String>,
 }
 
@@ -75,6 +82,7 @@ impl Verify {
             tool: tool.to_owned(),
             arguments: arguments.to_owned(),
             pointer,
+            after: AFTER,
             expected: expected.map(canonical).transpose()?,
         };
         for hole in holes(&verify.arguments) {
@@ -85,6 +93,13 @@ impl Verify {
             }
         }
         Ok(verify)
+    }
+
+    /// Says how long a lost call may still be at work.
+    #[must_use]
+    pub fn after(mut self, after: Duration) -> Self {
+        self.after = after;
+        self
     }
 
     /// Fills the template for a call.
@@ -110,7 +125,7 @@ impl Verify {
 
     /// Reads the answer: its structured content, else its first text where that is JSON.
     ///
-    /// A failure proves nothing, and neither does an answer that is not JSON.
+    /// A failure proves nothing, and neither does an answer that is not JSON, or that has no such place.
     pub(crate) fn proof(&self, result: &str) -> Proof {
         if edit::is_true(result, &["isError"]) {
             return Proof::Unclear;
@@ -122,17 +137,26 @@ impl Verify {
         let Some(told) = told.and_then(|it| String::from_utf8(it).ok()) else {
             return Proof::Unclear;
         };
-        let found = edit::get(&told, self.pointer.tokens());
-        let happened = match (&self.expected, found) {
+        let happened = match (&self.expected, edit::get(&told, self.pointer.tokens())) {
             (Some(expected), Some(found)) => expected == found,
             (None, Some(found)) => !matches!(found, "null" | "false" | "0" | "\"\"" | "[]" | "{}"),
-            (_, None) => false,
+            (_, None) if self.is_searched(&told) => false,
+            (_, None) => return Proof::Unclear,
         };
         if happened {
             Proof::Happened
         } else {
             Proof::DidNot
         }
+    }
+
+    /// Says whether an answer without the place that is looked at says that there is nothing: a list is
+    /// shorter, or null stands where something would be. A member that is missing may be misspelt here.
+    fn is_searched(&self, told: &str) -> bool {
+        let tokens = self.pointer.tokens();
+        let above = (0..tokens.len()).rev().map(|count| &tokens[..count]);
+        let nearest = above.filter_map(|tokens| edit::get(told, tokens)).next();
+        nearest.is_some_and(|value| value.starts_with('[') || value == "null")
     }
 }
 

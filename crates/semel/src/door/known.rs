@@ -6,7 +6,7 @@ use std::sync::Arc;
 use semel_core::identity::{
     Call, ClientKey, Identity, Kin, Prior, has_lapsed, identify, ledger_key, names,
 };
-use semel_core::ledger::{Record, StateKind};
+use semel_core::ledger::{Delivery, Record, StateKind};
 use semel_core::{Key, KeyHash, Namespace, Timestamp};
 
 use super::memory::Memory;
@@ -21,6 +21,8 @@ pub(super) struct Judged {
     pub(super) identity: Identity,
     /// What is stored under the operation's key, if it is not new.
     pub(super) record: Option<Arc<Record>>,
+    /// Whether those who called for it before got their answers.
+    pub(super) delivery: Delivery,
     /// As of when.
     pub(super) at: Timestamp,
 }
@@ -106,7 +108,9 @@ impl Inner {
         }
         let identity = identify(asked.call, &priors, now);
         self.lapse(memory, asked, &identity, &priors, now);
+        let prior = priors.iter().find(|prior| prior.key == identity.key);
         Ok(Judged {
+            delivery: prior.map_or(Delivery::Unknown, |prior| prior.delivery),
             record: known.0.remove(&identity.key),
             identity,
             at: now,

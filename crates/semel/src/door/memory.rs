@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use semel_core::identity::{CallerId, Callers, Kin, Observation, Relation, WINDOW};
+use semel_core::identity::{CallerId, Callers, Exchange, Kin, Observation, Relation, WINDOW};
 use semel_core::ledger::Delivery;
 use semel_core::{Key, KeyHash, Timestamp};
 use tokio::sync::OwnedSemaphorePermit;
@@ -155,6 +155,13 @@ impl Memory {
             }
         }
         self.look_at(*hash)
+    }
+
+    /// Takes a call out as if it had not been entered; returns whether its caller was seen to have left.
+    pub(super) fn withdraw(&mut self, hash: &KeyHash, caller: CallerId) -> bool {
+        let held = self.held.get_mut(hash);
+        let seen = held.and_then(|held| held.callers.withdraw(caller));
+        seen == Some(Exchange::Lost)
     }
 
     /// Remembers whether a mark is to be stored, and forgets what has nothing left to tell.

@@ -97,6 +97,8 @@ pub struct Entered {
     pub ticket: Option<Ticket>,
     /// What is to be done.
     pub admission: Admission,
+    /// Whether those who called for the operation before got their answers.
+    pub delivery: Delivery,
 }
 
 /// What a door is told to do with a call.
@@ -210,6 +212,7 @@ impl Doorway {
                         .take()
                         .and_then(|place| self.enter_as(asked, &judged, place));
                     return Ok(Entered {
+                        delivery: judged.delivery,
                         identity: judged.identity,
                         ticket,
                         admission,
@@ -230,6 +233,7 @@ impl Doorway {
                         }
                     }
                     return Ok(Entered {
+                        delivery: judged.delivery,
                         identity: judged.identity,
                         ticket,
                         admission: begun.into(),
@@ -241,6 +245,7 @@ impl Doorway {
                         admission: Admission::Challenged {
                             prior: prior(&judged)?,
                         },
+                        delivery: judged.delivery,
                         identity: judged.identity,
                     });
                 }

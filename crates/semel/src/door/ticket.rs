@@ -28,6 +28,13 @@ impl Ticket {
             self.inner.due.notify_one();
         }
     }
+
+    /// Takes the call back as if it had not been let in: it is to be judged once more, as after a doubt was
+    /// resolved on its behalf. Returns whether its caller was seen to have left.
+    #[must_use = "whoever has left must be said to have left when the call is let in again"]
+    pub fn withdraw(self) -> bool {
+        lock(&self.inner.memory).withdraw(&self.operation, self.caller)
+    }
 }
 
 impl Drop for Ticket {

@@ -58,6 +58,10 @@ fn how_to_resolve(to: &To<'_>, key: &Key) -> String {
                  {key} --not-done`, and then call again."
             )
         }
+        ResolveBy::LookUp => {
+            "Call it again with the same arguments: whether it took effect is looked up first."
+                .to_owned()
+        }
         ResolveBy::Tool => {
             let key = quoted(key.as_str());
             format!(

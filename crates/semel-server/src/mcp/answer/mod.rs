@@ -59,6 +59,8 @@ pub(crate) enum ResolveBy {
     Command,
     /// By the tool `semel_resolve`, which the client has.
     Tool,
+    /// By the gateway itself, which looks it up when the call comes again.
+    LookUp,
 }
 
 /// Says how to ask for a second one of what was done.

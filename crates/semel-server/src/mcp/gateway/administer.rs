@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use semel::core::Note;
 use semel::core::ledger::{Record, StateKind};
-use semel::store::Query;
+use semel::store::{Query, Stored};
 use semel::view::RecordView;
 use semel::{Effect, Error, Key, Label};
 use serde::Deserialize;
@@ -22,6 +22,9 @@ const LISTED: usize = 20;
 
 /// The most calls that are listed.
 const LISTED_MAX: usize = 50;
+
+/// The most pages that are looked through for the caller's own calls: those of others may be many.
+const PAGES_MAX: usize = 20;
 
 #[derive(Debug, Deserialize)]
 struct Status {
@@ -59,7 +62,11 @@ impl Gateway {
     async fn status(&self, asked: &Asked, arguments: &str) -> Result<String, String> {
         let Status { key } = read(arguments)?;
         let record = self.found(asked, &key).await?;
-        self.shown(&record)
+        let key = Key::new(&key).map_err(|error| error.to_string())?;
+        let namespace = self.engine.namespace();
+        let data = self.engine.payload(&namespace, &key).await.map_err(said)?;
+        let now = self.engine.store().now();
+        self.written(RecordView::detailed(&record, data.map(Arc::from), now))
     }
 
     async fn recent(&self, asked: &Asked, arguments: &str) -> Result<String, String> {
@@ -70,26 +77,48 @@ impl Gateway {
             }
             None => vec![],
         };
+        let limit = limit.unwrap_or(LISTED).clamp(1, LISTED_MAX);
         let query = Query {
             namespace: Some(self.engine.namespace()),
             door: Some("mcp".to_owned()),
             states,
-            limit: limit.unwrap_or(LISTED).clamp(1, LISTED_MAX),
+            limit: LISTED_MAX,
             ..Query::default()
         };
-        let page = self.engine.list(query).await.map_err(said)?;
-        let own = page
-            .items
+        let (own, all) = self.own_calls(asked, query, limit).await?;
+        let now = self.engine.store().now();
+        let mut lines: Vec<String> = own
             .iter()
-            .filter(|stored| is_own(&stored.record, asked));
-        let lines: Vec<String> = own
-            .map(|stored| self.shown(&stored.record))
+            .map(|stored| self.written(RecordView::of(&stored.record, now)))
             .collect::<Result<_, _>>()?;
-        Ok(if lines.is_empty() {
-            "there is none".to_owned()
-        } else {
-            lines.join("\n")
-        })
+        if lines.is_empty() {
+            lines.push("there is none".to_owned());
+        }
+        if !all {
+            lines.push("calls that are older were not looked at".to_owned());
+        }
+        Ok(lines.join("\n"))
+    }
+
+    /// Finds the caller's own among all calls; returns whether all were looked at that there was room for.
+    async fn own_calls(
+        &self,
+        asked: &Asked,
+        mut query: Query,
+        wanted: usize,
+    ) -> Result<(Vec<Stored>, bool), String> {
+        let mut own = vec![];
+        for _ in 0..PAGES_MAX {
+            let page = self.engine.list(query.clone()).await.map_err(said)?;
+            let found = page.items.into_iter();
+            own.extend(found.filter(|stored| is_own(&stored.record, asked)));
+            query.cursor = page.next;
+            if page.next.is_none() || own.len() >= wanted {
+                own.truncate(wanted);
+                return Ok((own, true));
+            }
+        }
+        Ok((own, false))
     }
 
     async fn resolve(&self, asked: &Asked, arguments: &str) -> Result<String, String> {
@@ -108,7 +137,8 @@ impl Gateway {
             operator = operator.note(note);
         }
         let resolved = if happened {
-            operator.resolve_done(true, Effect::Updated, None).await
+            let effect = self.effect_of(&record).unwrap_or(Effect::Updated);
+            operator.resolve_done(true, effect, None).await
         } else {
             operator.resolve_not_done().await
         };
@@ -120,6 +150,16 @@ impl Gateway {
                 receipt.state.as_str()
             ),
         })
+    }
+
+    /// Returns what a success of an operation's tool does, where that is configured. Of several servers two
+    /// may have a tool of one name, and the record does not say whose it is.
+    fn effect_of(&self, record: &Record) -> Option<Effect> {
+        let name = &record.operation()?.spec.name;
+        let [served] = self.about.catalogue.servers() else {
+            return None;
+        };
+        served.policy.tool(name.as_str()).effect
     }
 
     /// Finds an operation of the caller's own; anothers' are not there.
@@ -138,9 +178,9 @@ impl Gateway {
             .ok_or_else(nothing)
     }
 
-    fn shown(&self, record: &Record) -> Result<String, String> {
-        let view = RecordView::of(record, self.engine.store().now());
+    fn written(&self, view: Option<RecordView>) -> Result<String, String> {
         let view = view.ok_or("it was forgotten")?;
+        let view = view.shown(self.engine.redactor());
         serde_json::to_string(&view).map_err(|error| error.to_string())
     }
 }

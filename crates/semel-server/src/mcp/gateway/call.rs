@@ -1,11 +1,13 @@
 //! A call of a tool that acts: claimed, sent at most once, recorded, answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use semel::core::identity::{self, Door, Identity, Observation, Relation, Scope};
+use semel::core::identity::{self, Door, Identity, Observation, Relation, Scope, Source};
 use semel::core::ledger::{Delivery, Record, StateKind};
 use semel::door::{Admission, Entered};
-use semel::{Class, Error, Key, Label, Permit, Receipt, Request};
+use semel::{Class, Error, Key, Label, Lease, Permit, Receipt, Request};
+use tokio::time::Instant;
 
 use super::super::answer::{self, Doubt, Known, Outcome, ResolveBy, To};
 use super::super::ask::Ask;
@@ -20,7 +22,11 @@ use super::lead::{Led, unread};
 use super::{Exchange, Gateway, Session};
 
 /// How often a call begins again after a doubt of its own was looked up, before its caller is told to.
-const ROUNDS_MAX: u32 = 3;
+const ROUNDS_MAX: u32 = 5;
+
+/// The lease of a call that can be looked up, which is not possible before its end: it is renewed while the
+/// call runs, so a short one costs little and lets nobody wait for long.
+const LOOKED_UP_LEASE: Duration = Duration::from_secs(5);
 
 /// A call as the gateway sees it.
 pub(super) struct Call<'a> {
@@ -125,7 +131,7 @@ impl Gateway {
             Ok(identity) => identity,
             Err(refused) => return answer::refused(&unread(request), &refused).into(),
         };
-        let call = Call {
+        let mut call = Call {
             session,
             upstream,
             served,
@@ -138,27 +144,29 @@ impl Gateway {
             identity,
         };
         if call.ask.is_preview {
-            return self.preview(&call).await.into();
+            return self.preview(&mut call).await.into();
         }
-        if let Err(refusal) = self.check_plan(&call) {
+        if let Err(refusal) = self.check_plan(&mut call) {
             return refusal.into();
         }
+        let patience = Instant::now() + self.about.wait;
         for _ in 0..ROUNDS_MAX {
-            match self.round(&call, exchange).await {
+            match self.round(&call, exchange, patience).await {
                 Round::Over(answered) => return *answered,
-                Round::Again => {}
+                Round::Again => exchange.withdraw(),
             }
         }
         let why = "the same call is looked up again and again";
         answer::store_unavailable(&call.to(self), why).into()
     }
 
-    async fn round(&self, call: &Call<'_>, exchange: &Exchange) -> Round {
+    async fn round(&self, call: &Call<'_>, exchange: &Exchange, patience: Instant) -> Round {
         let entered = self.doorway.enter(&call.identity, self.claim(call)).await;
         let Entered {
             identity,
             ticket,
             admission,
+            delivery,
         } = match entered {
             Ok(entered) => entered,
             Err(error) => return Round::over(self.refusal(call, &error)),
@@ -169,14 +177,17 @@ impl Gateway {
         let to = call.to(self);
         match admission {
             Admission::Execute(permit) => self.execute(call, &identity, permit, exchange).await,
-            Admission::Probe(permit) => self.look_up(call, &identity, permit).await,
+            Admission::Probe(permit) => self.look_up(call, &identity, permit, exchange).await,
             Admission::Replay(receipt) => {
                 let outcome = match identity.relation {
                     Relation::Joined => Outcome::Joined,
                     _ => Outcome::Replayed,
                 };
                 let now = self.engine.store().now();
-                let known = known(&receipt, &identity);
+                let known = Known {
+                    delivery,
+                    ..known(&receipt, &identity)
+                };
                 Round::over(answer::replay(&to, &known, outcome, now))
             }
             Admission::Wait { .. } => {
@@ -185,6 +196,13 @@ impl Gateway {
                 Round::over(answer::in_progress(&to, &identity, explicit))
             }
             Admission::InDoubt(record) => {
+                if let Some(at) = self.look_up_at(&record) {
+                    let pause = at.since(self.engine.store().now());
+                    if Instant::now() + pause <= patience {
+                        tokio::time::sleep(pause).await;
+                        return Round::Again;
+                    }
+                }
                 let round = self.doubt(call, &identity, &record, None).await;
                 if matches!(round, Round::Over(_)) {
                     exchange.see(Observation::PutOff);
@@ -234,6 +252,10 @@ impl Gateway {
         {
             request = request.principal(principal);
         }
+        if let Some(verify) = &policy.verify {
+            let lease = Lease::new(LOOKED_UP_LEASE).unwrap_or(Lease::DEFAULT);
+            request = request.lease(lease).settle_delay(verify.after);
+        }
         if let Some(window) = policy.retry_within {
             request = request.retry_within(window);
         }
@@ -277,7 +299,12 @@ impl Gateway {
         };
         let receipt = match ended {
             Ok(receipt) => receipt,
-            Err(error) => return Round::over(self.unstored(call, identity, &error, reply)),
+            Err(error) => {
+                if !matches!(error, Error::Unstored { .. }) {
+                    exchange.see(Observation::PutOff);
+                }
+                return Round::over(self.unstored(call, identity, &error, reply));
+            }
         };
         let known = known(&receipt, identity);
         if receipt.replayed {
@@ -376,7 +403,7 @@ impl Gateway {
             && let Some(receipt) = self.receipt(record, None)
         {
             let doubt = Doubt::earlier(&to, &receipt);
-            return answer::in_doubt(&to, &bare(&receipt), &doubt);
+            return answer::in_doubt(&to, &recorded(&receipt, record), &doubt);
         }
         answer::not_begun(&to, &call.identity, error)
     }
@@ -400,10 +427,22 @@ pub(super) const fn known<'a>(receipt: &'a Receipt, identity: &Identity) -> Know
 }
 
 /// Says what is known of an operation that the ledger spoke of itself.
+fn recorded<'a>(receipt: &'a Receipt, record: &Record) -> Known<'a> {
+    let operation = record.operation();
+    Known {
+        receipt,
+        source: Source::of(&receipt.key).unwrap_or(Source::Explicit),
+        occurrence: operation.map_or(1, |operation| operation.spec.occurrence),
+        delivery: operation.map_or(Delivery::Unknown, |operation| operation.delivery),
+    }
+}
+
+/// Says what is known of an operation that was asked for by its name: no word is lost on how it was
+/// recognised.
 pub(super) const fn bare(receipt: &Receipt) -> Known<'_> {
     Known {
         receipt,
-        source: identity::Source::Explicit,
+        source: Source::Explicit,
         occurrence: 1,
         delivery: Delivery::Unknown,
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use semel::core::identity::Identity;
-use semel::core::ledger::{Record, StateKind};
+use semel::core::ledger::{Delivery, Record, StateKind};
 use semel::{Effect, Label, OnDoubt, Receipt};
 use tokio::sync::oneshot;
 
-use super::super::answer::{self, Doubt, Said};
+use super::super::answer::{self, Doubt, Known, ResolveBy, Said, To};
 use super::super::ask::{Ask, Era};
 use super::super::message::{Kind, Message};
 use super::super::seal::Purpose;
@@ -92,10 +92,23 @@ impl Gateway {
         let Some(receipt) = &own.or_else(|| self.receipt(record, None)) else {
             return Round::over(answer::expired(&to, &identity.key, &call.identity));
         };
-        let known = known(receipt, identity);
+        let operation = record.operation();
+        let known = Known {
+            delivery: operation.map_or(Delivery::Unknown, |it| it.delivery),
+            ..known(receipt, identity)
+        };
         let doubt = lost.map_or_else(
             || Doubt::earlier(&to, receipt),
-            |(_, why)| Doubt::lost(&to, receipt, why),
+            |(_, why)| {
+                let is_probed =
+                    operation.is_some_and(|it| it.spec.policy.on_doubt == OnDoubt::Probe);
+                // The next call looks it up by itself.
+                let resolve = match &call.policy.verify {
+                    Some(_) if is_probed => ResolveBy::LookUp,
+                    Some(_) | None => to.resolve,
+                };
+                Doubt::lost(&To { resolve, ..to }, receipt, why)
+            },
         );
         let said = match self.said_with(call, receipt) {
             // What the person said came with the call.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use semel::core::identity::Identity;
-use semel::{Effect, Permit};
+use semel::core::identity::{Identity, Observation};
+use semel::core::ledger::Record;
+use semel::{Effect, OnDoubt, Permit, Timestamp};
 
 use super::super::answer;
 use super::super::edit;
@@ -11,19 +12,29 @@ use super::super::message::{Kind, Message, quoted};
 use super::super::say;
 use super::super::upstream::Reply;
 use super::super::verify::Proof;
-use super::Gateway;
 use super::call::{Call, Round, known, pinned};
+use super::{Exchange, Gateway};
 
 /// How long a server may take to say whether something happened.
 const LOOK_UP_MAX: Duration = Duration::from_secs(60);
 
 impl Gateway {
+    /// Says when a doubt can be looked up that cannot be yet: what was lost may still be at work.
+    pub(super) fn look_up_at(&self, record: &Record) -> Option<Timestamp> {
+        let operation = record.operation()?;
+        let policy = &operation.spec.policy;
+        let at = operation.probe_at();
+        let is_later = at > self.engine.store().now();
+        (policy.on_doubt == OnDoubt::Probe && is_later).then_some(at)
+    }
+
     /// Asks the server whether the doubted call took effect, and settles the doubt by what it says.
     pub(super) async fn look_up(
         &self,
         call: &Call<'_>,
         identity: &Identity,
         permit: Permit,
+        exchange: &Exchange,
     ) -> Round {
         let to = call.to(self);
         let (proof, said) = match self.proof(call, &permit).await {
@@ -45,7 +56,10 @@ impl Gateway {
         };
         let receipt = match ended {
             Ok(receipt) => receipt,
-            Err(error) => return Round::over(self.refusal(call, &error)),
+            Err(error) => {
+                exchange.see(Observation::PutOff);
+                return Round::over(self.refusal(call, &error));
+            }
         };
         let known = known(&receipt, identity);
         let now = self.engine.store().now();
@@ -55,6 +69,7 @@ impl Gateway {
             }
             Proof::DidNot => Round::Again,
             Proof::Unclear => {
+                exchange.see(Observation::PutOff);
                 let doubt = answer::Doubt::earlier(&to, &receipt);
                 Round::over(answer::in_doubt(&to, &known, &doubt))
             }

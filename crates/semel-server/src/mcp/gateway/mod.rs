@@ -155,6 +155,22 @@ impl Exchange {
         }
     }
 
+    /// Gives the ticket back, as the call is judged once more: it is one call and not two.
+    pub(super) fn withdraw(&self) {
+        let mut seen = locked(&self.seen);
+        *seen = match std::mem::take(&mut *seen) {
+            Seen::Judged(ticket) => {
+                let has_left = ticket.withdraw();
+                if has_left {
+                    Seen::Before(vec![Observation::Closed])
+                } else {
+                    Seen::Nothing
+                }
+            }
+            other @ (Seen::Nothing | Seen::Before(_)) => other,
+        };
+    }
+
     /// Takes the ticket of the judged call, and tells it what was seen before.
     pub(super) fn judged(&self, ticket: Ticket) {
         let mut seen = locked(&self.seen);

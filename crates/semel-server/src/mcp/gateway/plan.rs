@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use semel::Preview as Foreseen;
-use semel::core::identity::{Identity, Relation};
+use semel::core::Digest;
+use semel::core::identity::{ClientText, Identity, Relation};
 use semel::door::{Preview, Previewed};
 
 use super::super::answer::{self, Plan};
@@ -15,9 +16,18 @@ use super::call::Call;
 /// How long a plan can be used.
 const PLAN_FOR: Duration = Duration::from_secs(15 * 60);
 
+/// 128 bits: no two plans will ever share them.
+const CALL_ID_DIGITS: usize = 32;
+
 impl Gateway {
     /// Says what a call would do, and writes nothing.
-    pub(super) async fn preview(&self, call: &Call<'_>) -> Message {
+    pub(super) async fn preview(&self, call: &mut Call<'_>) -> Message {
+        let until = self.engine.store().now().plus(PLAN_FOR);
+        let about = about(call);
+        let about = about.each_ref().map(String::as_str);
+        let token = self.seal.issue(Purpose::Plan, &about, until);
+        call.identity.call_id = call_id(&token);
+        let call = &*call;
         let to = call.to(self);
         let foreseen = self.doorway.preview(&call.identity, self.claim(call)).await;
         let Previewed { identity, preview } = match foreseen {
@@ -25,10 +35,6 @@ impl Gateway {
             Err(error) => return self.refusal(call, &error),
         };
         let would = would(&identity, &preview);
-        let until = self.engine.store().now().plus(PLAN_FOR);
-        let about = about(call);
-        let about = about.each_ref().map(String::as_str);
-        let token = self.seal.issue(Purpose::Plan, &about, until);
         answer::preview(
             &to,
             &Plan {
@@ -43,7 +49,10 @@ impl Gateway {
     }
 
     /// Refuses a call whose plan is not one for it, and one without a plan where the tool needs one.
-    pub(super) fn check_plan(&self, call: &Call<'_>) -> Result<(), Message> {
+    ///
+    /// A plan names its call from then on, whatever id its harness gave it: who uses it twice gets the
+    /// outcome of the first use.
+    pub(super) fn check_plan(&self, call: &mut Call<'_>) -> Result<(), Message> {
         let to = call.to(self);
         let Some(plan) = call.ask.plan.as_deref() else {
             return if call.policy.require_plan {
@@ -56,8 +65,16 @@ impl Gateway {
         let about = about.each_ref().map(String::as_str);
         let now = self.engine.store().now();
         let checked = self.seal.check(plan, Purpose::Plan, &about, now);
-        checked.map_err(|broken| answer::plan_mismatch(&to, &broken.to_string()))
+        checked.map_err(|broken| answer::plan_mismatch(&to, &broken.to_string()))?;
+        call.identity.call_id = call_id(plan);
+        Ok(())
     }
+}
+
+/// Returns the call id that a plan stands for.
+fn call_id(token: &str) -> Option<ClientText> {
+    let digest = Digest::of(token.as_bytes()).hex();
+    ClientText::new(&format!("plan-{}", &digest[..CALL_ID_DIGITS])).ok()
 }
 
 /// What a plan is about: who asks, and what for.

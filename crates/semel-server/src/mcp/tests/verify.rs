@@ -85,6 +85,27 @@ fn an_answer_proves_what_it_says_and_nothing_more() {
         (&any, r#"{"content":[]}"#, Proof::Unclear),
         (
             &any,
+            r#"{"structuredContent":{"orders":null}}"#,
+            Proof::DidNot,
+        ),
+        (
+            &any,
+            r#"{"structuredContent":{"found":[]}}"#,
+            Proof::Unclear,
+        ),
+        (
+            &any,
+            r#"{"structuredContent":{"orders":[{"number":7}]}}"#,
+            Proof::Unclear,
+        ),
+        (
+            &any,
+            r#"{"structuredContent":{"orders":"none"}}"#,
+            Proof::Unclear,
+        ),
+        (&paid, r#"{"structuredContent":{}}"#, Proof::Unclear),
+        (
+            &any,
             r#"{"isError":true,"structuredContent":{"orders":[]}}"#,
             Proof::Unclear,
         ),

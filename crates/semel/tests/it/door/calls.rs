@@ -260,3 +260,40 @@ async fn a_dry_run_says_what_would_happen_and_writes_nothing() {
         StateKind::Succeeded
     );
 }
+
+/// A call that resolves a doubt is judged once more: it is one call, and its answer counts alone.
+#[tokio::test]
+async fn a_call_that_is_judged_once_more_is_one_call() {
+    let bed = sqlite();
+    let door = start(&bed).await;
+    let (first, ticket, permit) = run(&door, &call()).await;
+    permit.unknown("lost").await.expect("it is stored");
+    ticket.see(Observation::PutOff);
+    drop(ticket);
+    let entered = enter(&door, &call()).await;
+    assert!(matches!(entered.admission, Admission::InDoubt(_)));
+    let ticket = entered.ticket.expect("it has a ticket");
+    let version = record(&door, &first.key).await.version();
+    let by = semel::Label::new("ann").expect("a valid name");
+    let engine = door.engine();
+    let operator = engine.operator(&Namespace::default(), &first.key, version, by);
+    let resolved = operator.resolve_done(true, Effect::Created, None).await;
+    resolved.expect("it is resolved");
+    assert!(!ticket.withdraw(), "nobody has left");
+    let (again, ticket) = replay(&door, &call()).await;
+    assert_eq!(told(&again), as_a(Relation::Retry, 1), "it joins nobody");
+    arrived(&ticket);
+    assert_eq!(
+        told(&complete(&door, &call()).await),
+        as_a(Relation::IntendedRepeat, 2)
+    );
+}
+
+#[tokio::test]
+async fn who_left_before_a_call_is_judged_once_more_is_told_to_have_left() {
+    let bed = memory();
+    let door = start(&bed).await;
+    let (_, ticket, _permit) = run(&door, &call()).await;
+    ticket.see(Observation::Cancelled);
+    assert!(ticket.withdraw());
+}
