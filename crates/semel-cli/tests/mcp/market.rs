@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, Era, Remote};
+use crate::http::Address;
 use crate::server::Server;
 use crate::setup::Carrier;
 use crate::wire::Client;
@@ -95,6 +96,13 @@ impl Market {
             Some(gateway) => Client::http(gateway.address(), self.era, can),
             None => Client::stdio(&mut self.command(&["mcp"]), self.era, can),
         }
+    }
+
+    /// Returns where the gateway listens.
+    #[track_caller]
+    pub(crate) fn address(&self) -> &Address {
+        let gateway = self.gateway.as_ref();
+        gateway.expect("a gateway listens").address()
     }
 
     pub(crate) fn effects(&self) -> (usize, usize) {

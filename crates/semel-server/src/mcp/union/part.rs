@@ -39,7 +39,7 @@ pub(super) struct Way {
     at: usize,
     down: Arc<Down>,
     marks: Mutex<HashMap<u64, oneshot::Sender<()>>>,
-    next_mark: AtomicU64,
+    next_number: AtomicU64,
     known: Mutex<Known>,
 }
 
@@ -80,7 +80,7 @@ impl Part {
             at,
             down: Arc::clone(down),
             marks: Mutex::default(),
-            next_mark: AtomicU64::new(1),
+            next_number: AtomicU64::new(1),
             known: Mutex::default(),
         });
         tokio::spawn(pass(coming, Arc::clone(&way)));
@@ -169,7 +169,10 @@ impl Part {
         let known = || locked(&self.way.known).is_newer;
         let _probing = self.probing.lock().await;
         if known().is_none() {
-            let probe = Message::request("\"semel-probe\"", DISCOVER, &of_client(request));
+            // One that comes too late must not stand in the way of the next.
+            let number = self.way.next_number.fetch_add(1, Ordering::Relaxed);
+            let id = format!("\"semel-p{number}\"");
+            let probe = Message::request(&id, DISCOVER, &of_client(request));
             let probe = probe.map_err(|error| error.to_string())?;
             let asked = timeout(GREETING_MAX, self.ask(&probe)).await;
             asked.map_err(|_| format!("no answer within {} s", GREETING_MAX.as_secs()))??;
@@ -318,7 +321,7 @@ impl Way {
 
     /// Waits until everything that the server said before is on its way to the client.
     async fn settled(&self, unasked: &mpsc::Sender<Message>) {
-        let number = self.next_mark.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let Ok(mark) = Message::notification(MARK, &number.to_string()) else {
             return;
         };
