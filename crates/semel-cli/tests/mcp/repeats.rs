@@ -1,4 +1,4 @@
-//! What is meant to happen again does, what is under way is joined, and where the rule is known to be wrong.
+//! What is meant to happen again does, and what is under way is joined.
 
 use serde_json::json;
 
@@ -137,21 +137,30 @@ fn identical_calls_in_flight_are_one() {
     });
 }
 
-/// A limit that the documentation names: a client that gives up without a word, on a connection that lives,
-/// looks like one that has its result and wants another.
+/// A client that gives up says so and asks again at once, on two connections: the gateway may read the retry first.
+/// The result that the retry brings is delivered all the same.
 #[test]
-fn a_client_that_gives_up_silently_is_taken_for_a_new_wish() {
-    let setup = Setup::new(Way::Gateway(Carrier::Stdio), Carrier::Stdio, Era::Legacy);
-    setup.desk.next_fault("hold");
-    let mut client = setup.client();
-    let given_up = client.start("charge", &order(), &json!({}));
-    setup.desk.wait_for_effects(1);
-    setup.desk.release();
-    // The answer comes, and nobody in the client looks at it any more.
-    client.hear(given_up);
-    let heard = client.call("charge", &order());
-    assert_eq!(told(&heard), Told::Outcome("charge 2".to_owned()));
-    assert_eq!(setup.desk.effects(), 2, "{setup}");
+fn a_retry_that_overtakes_its_cancel_swallows_no_repeat() {
+    for upstream in [Carrier::Stdio, Carrier::Http] {
+        for era in [Era::Legacy, Era::Modern] {
+            let setup = Setup::new(Way::Gateway(Carrier::Http), upstream, era);
+            setup.desk.next_fault("hold");
+            let mut client = setup.client();
+            let given_up = client.start("charge", &order(), &json!({}));
+            setup.desk.wait_for_effects(1);
+            let retry = client.start("charge", &order(), &json!({}));
+            // Another call shows that the gateway has read the retry.
+            client.call("charge", &json!({"order_id": "o-8"}));
+            client.cancel(given_up);
+            setup.desk.release();
+            let heard = client.hear(retry);
+            let first = Told::Outcome("charge 1".to_owned());
+            assert_eq!(told(&heard), first, "{setup}: {heard:?}");
+            let heard = client.call("charge", &order());
+            let third = Told::Outcome("charge 3".to_owned());
+            assert_eq!(told(&heard), third, "{setup}: {heard:?}");
+        }
+    }
 }
 
 /// Two principals, or two servers, never share an effect; two conversations that say who they are do not, either.

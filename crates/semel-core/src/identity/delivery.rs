@@ -8,10 +8,17 @@
 //!   lost ◀──────────────────── ◀───────────────────────── ◀
 //! ```
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use super::call::Relation;
 use crate::ledger::Delivery;
+use crate::time::Timestamp;
+
+/// How late the word that a caller gave up may come after its retry. A client sends both at once, and where each has
+/// a connection of its own the retry may be read first. Longer than that takes on a busy machine; shorter than
+/// anybody waits before giving up a call that was not made in the same moment.
+pub const CROSSING: Duration = Duration::from_secs(2);
 
 /// One call and its answer, as its door sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +61,20 @@ pub enum Observation {
     Acknowledged,
     /// A different message of the conversation came: it went on.
     WentOn,
+}
+
+impl Observation {
+    /// Says whether this is how a caller goes that gave up.
+    const fn is_going(self) -> bool {
+        match self {
+            Self::NotWritten | Self::Cancelled | Self::Closed | Self::Reset => true,
+            Self::Written
+            | Self::PutOff
+            | Self::RepeatedHere
+            | Self::Acknowledged
+            | Self::WentOn => false,
+        }
+    }
 }
 
 impl Exchange {
@@ -117,6 +138,8 @@ impl Exchange {
 pub struct Callers {
     exchanges: BTreeMap<CallerId, Exchange>,
     entered: u32,
+    /// When the newest of them came.
+    newest_at: Option<Timestamp>,
     /// Whether a caller that another process holds may wait as well.
     unseen: bool,
 }
@@ -130,7 +153,7 @@ impl Callers {
     ///
     /// A retry takes the place of all that do not wait, so that one lost answer excuses one repeat
     /// and not every later one. A call that joined stands beside the others.
-    pub fn enter(&mut self, relation: Relation) -> Option<CallerId> {
+    pub fn enter(&mut self, relation: Relation, now: Timestamp) -> Option<CallerId> {
         match relation {
             Relation::First | Relation::IntendedRepeat => {}
             Relation::Retry => {
@@ -142,15 +165,26 @@ impl Callers {
             Relation::Challenged => return None,
         }
         self.entered = self.entered.wrapping_add(1);
+        self.newest_at = Some(now);
         let id = CallerId(self.entered);
         self.exchanges.insert(id, Exchange::Waiting);
         Some(id)
     }
 
     /// Takes note of something that was seen of a call; a call whose place was taken is passed over.
-    pub fn see(&mut self, id: CallerId, observation: Observation) {
-        if let Some(exchange) = self.exchanges.get_mut(&id) {
-            *exchange = exchange.after(observation);
+    ///
+    /// A caller that is seen to go within [`CROSSING`] of a later identical call has made that one instead: its
+    /// place is taken, as if the two had been seen in the order in which they were sent.
+    pub fn see(&mut self, id: CallerId, observation: Observation, now: Timestamp) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else {
+            return;
+        };
+        let after = exchange.after(observation);
+        let goes = observation.is_going() && after == Exchange::Lost && *exchange != after;
+        *exchange = after;
+        let newest_at = self.newest_at.filter(|_| id.0 != self.entered);
+        if goes && newest_at.is_some_and(|at| now.since(at) <= CROSSING) {
+            self.exchanges.remove(&id);
         }
     }
 

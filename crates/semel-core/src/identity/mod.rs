@@ -18,7 +18,7 @@
 //! | settled, and undelivered or nothing known, within its window | a retry |
 //! | the same, after its window | an intended repeat |
 //! | in doubt | a retry, for ever, unless the caller was told of a definite failure |
-//! | in flight, its caller seen to go | a retry |
+//! | in flight, its caller seen to go, before it or within [`CROSSING`] after it | a retry |
 //! | in flight, its caller waiting at this door | as the door says: [`InFlight`] |
 //! | in flight, its caller not seen from here | joined; refused where the tool asks for it |
 //! | pending with nobody waiting: not applied | a retry, which carries it out |
@@ -70,7 +70,7 @@ pub use call::{
     WINDOW_WITHOUT_CONVERSATION,
 };
 pub use command_line::CommandLine;
-pub use delivery::{CallerId, Callers, Exchange, Observation};
+pub use delivery::{CROSSING, CallerId, Callers, Exchange, Observation};
 pub use key::{ClientKey, ClientText, Door, Scope, Source, ledger_key};
 pub use kin::{Kin, KinChange};
 pub use pointer::{BusinessKey, Pointer, PointerError};

@@ -116,7 +116,7 @@ impl Memory {
             places: vec![],
         });
         held.stored = entry.stored;
-        let caller = held.callers.enter(relation);
+        let caller = held.callers.enter(relation, now);
         if caller.is_some() {
             held.at = held.at.max(now);
             held.tickets += 1;
@@ -139,7 +139,7 @@ impl Memory {
         now: Timestamp,
     ) -> bool {
         if let Some(held) = self.held.get_mut(hash) {
-            held.callers.see(caller, observation);
+            held.callers.see(caller, observation, now);
             held.at = held.at.max(now);
         }
         self.look_at(*hash)

@@ -2,6 +2,11 @@ use super::Observation::*;
 use super::*;
 use crate::ledger::Delivery::{Delivered, Undelivered, Unknown};
 
+/// So long after a call that nobody takes it for the retry of another that goes now.
+const LATER: Timestamp = Timestamp(NOW.0 + 60_000_000);
+
+const TICK: Duration = Duration::from_millis(1);
+
 const ALL: [Observation; 9] = [
     Written,
     PutOff,
@@ -96,11 +101,11 @@ fn callers(seen: &[&[Observation]]) -> Callers {
         .chain([Relation::Joined].into_iter().cycle());
     let entered: Vec<_> = relations
         .zip(seen)
-        .map(|(relation, seen)| (callers.enter(relation).unwrap(), *seen))
+        .map(|(relation, seen)| (callers.enter(relation, NOW).unwrap(), *seen))
         .collect();
     for (id, seen) in entered {
         for observation in seen {
-            callers.see(id, *observation);
+            callers.see(id, *observation, LATER);
         }
     }
     callers
@@ -138,25 +143,72 @@ fn an_operation_is_delivered_when_each_of_its_calls_is() {
 #[test]
 fn a_retry_takes_the_place_of_those_that_do_not_wait() {
     let mut held = callers(&[&[Reset], &[], &[Written]]);
-    let retry = held.enter(Relation::Retry).unwrap();
+    let retry = held.enter(Relation::Retry, NOW).unwrap();
     assert_eq!((held.mark(), held.is_waiting()), (Some(Unknown), true));
-    held.see(retry, Reset);
+    held.see(retry, Reset, LATER);
     assert_eq!(held.mark(), Some(Undelivered));
     // What is seen of a call after its place was taken says nothing any more.
     let mut held = Callers::default();
-    let first = held.enter(Relation::First).unwrap();
-    held.see(first, Cancelled);
-    let retry = held.enter(Relation::Retry).unwrap();
-    held.see(retry, Written);
-    held.see(retry, Acknowledged);
-    held.see(first, Reset);
+    let first = held.enter(Relation::First, NOW).unwrap();
+    held.see(first, Cancelled, LATER);
+    let retry = held.enter(Relation::Retry, NOW).unwrap();
+    held.see(retry, Written, LATER);
+    held.see(retry, Acknowledged, LATER);
+    held.see(first, Reset, LATER);
     assert_eq!(held.mark(), Some(Delivered));
+}
+
+/// A client that gives up says so and asks again in one breath; on two connections either may be read first.
+#[test]
+fn a_retry_that_overtakes_the_word_that_its_caller_gave_up_takes_its_place_too() {
+    for (gone, after, mark) in [
+        (Cancelled, CROSSING, Delivered),
+        (Closed, CROSSING, Delivered),
+        (Reset, CROSSING, Delivered),
+        (NotWritten, CROSSING, Delivered),
+        // Told to come again, it will.
+        (PutOff, Duration::ZERO, Undelivered),
+        // It gave up for reasons of its own, and will come again.
+        (Cancelled, CROSSING + TICK, Undelivered),
+    ] {
+        for answered in [false, true] {
+            let mut held = Callers::default();
+            let first = held.enter(Relation::First, NOW.minus(MINUTE)).unwrap();
+            let second = held.enter(Relation::Joined, NOW).unwrap();
+            let told = |held: &mut Callers| {
+                held.see(second, Written, NOW);
+                held.see(second, Acknowledged, NOW);
+            };
+            if answered {
+                told(&mut held);
+            }
+            held.see(first, gone, NOW.plus(after));
+            if !answered {
+                told(&mut held);
+            }
+            assert_eq!(held.mark(), Some(mark), "{gone:?}, {after:?}, {answered}");
+        }
+    }
+    // The newest of them has nobody to take its place.
+    let mut held = callers(&[&[], &[]]);
+    let newest = held.enter(Relation::Joined, NOW).unwrap();
+    held.see(newest, Cancelled, NOW);
+    assert_eq!(held.mark(), Some(Undelivered));
+    // What went well before it was taken back is taken back like the rest.
+    let mut held = Callers::default();
+    let first = held.enter(Relation::First, NOW).unwrap();
+    held.see(first, Written, NOW);
+    held.see(first, Acknowledged, NOW);
+    let second = held.enter(Relation::Joined, NOW).unwrap();
+    held.see(second, Reset, NOW);
+    held.see(first, Cancelled, NOW);
+    assert_eq!(held.mark(), Some(Undelivered));
 }
 
 #[test]
 fn a_refused_call_belongs_to_no_operation() {
     let mut held = callers(&[&[Written, WentOn]]);
-    assert_eq!(held.enter(Relation::Challenged), None);
+    assert_eq!(held.enter(Relation::Challenged, NOW), None);
     assert_eq!(held.mark(), Some(Delivered));
 }
 

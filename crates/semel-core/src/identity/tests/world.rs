@@ -115,7 +115,7 @@ impl World {
         self.arrived += 1;
         let callers = self.callers.entry(identity.key.clone()).or_default();
         let mut held = Held {
-            caller: callers.enter(identity.relation),
+            caller: callers.enter(identity.relation, self.now),
             identity: identity.clone(),
             attempt: None,
         };
@@ -184,7 +184,7 @@ impl World {
             return;
         };
         for observation in seen {
-            callers.see(caller, *observation);
+            callers.see(caller, *observation, self.now);
         }
     }
 
