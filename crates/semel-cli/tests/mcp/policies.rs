@@ -56,8 +56,12 @@ fn a_business_key_is_one_effect_however_it_is_worded() {
             "{heard:?}"
         );
     }
-    let heard = setup.client().call("charge", &call("for the books", 6));
-    assert_eq!(told(&heard), Told::Held("conflict".to_owned()), "{heard:?}");
+    let error = setup
+        .client()
+        .call("charge", &call("for the books", 6))
+        .error();
+    assert_eq!(error["code"], 1409, "{error}");
+    assert_eq!(error["data"]["type"], "idempotency_key_conflict", "{error}");
     assert_eq!(setup.desk.effects(), 1);
 }
 

@@ -23,8 +23,6 @@ pub(crate) enum Outcome {
     Challenged,
     /// An earlier one has not ended.
     InProgress,
-    /// Its key belongs to something else.
-    Conflict,
     /// It was a question what would happen.
     Preview,
     /// It was refused, and nothing was done.
@@ -43,7 +41,6 @@ impl Outcome {
             Self::InDoubt => "in_doubt",
             Self::Challenged => "challenged",
             Self::InProgress => "in_progress",
-            Self::Conflict => "conflict",
             Self::Preview => "preview",
             Self::Refused => "refused",
             Self::NotDone => "not_done",

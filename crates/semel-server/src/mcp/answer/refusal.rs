@@ -1,7 +1,7 @@
 //! What is said when nothing is done.
 
 use semel::Key;
-use semel::core::identity::{Call, ClientText, Identity};
+use semel::core::identity::{BusinessKey, Call, ClientText, Identity};
 use serde_json::json;
 
 use super::receipt::{Known, Outcome, Problem, receipt};
@@ -18,13 +18,12 @@ const INVALID_PARAMS: i64 = -32602;
 
 /// Says what a call is told that was not begun: the error of whoever judged it.
 pub(crate) fn not_begun(to: &To<'_>, call: &Call, why: &semel::Error) -> Message {
-    let explicit = call.explicit.as_ref().map(ClientText::as_str);
     let about = match why {
         semel::Error::Refused(refusal) => refusal.key.as_ref(),
         _ => None,
     };
     match (why.code(), about) {
-        ("key_reused", _) => conflict(to, explicit),
+        ("key_reused", _) => conflict(to, call),
         ("expired", Some(key)) => expired(to, key, call),
         ("dead", Some(key)) => dead(to, key),
         ("store_unavailable", _) => store_unavailable(to, &why.to_string()),
@@ -60,23 +59,28 @@ pub(crate) fn in_progress(to: &To<'_>, of: &Identity, explicit: Option<&str>) ->
     own(to, &text, &[], &meta)
 }
 
-/// Says that a key belongs to a call with other arguments. `key` is the caller's own, where it gave
-/// one; else the call was recognised by what names its business, or by its harness.
-pub(crate) fn conflict(to: &To<'_>, key: Option<&str>) -> Message {
-    if let Some(key) = key {
-        let data = json!({"type": "idempotency_key_conflict", "idempotencyKey": key});
-        let message =
-            "the idempotency key was used for a call with other arguments; nothing was done now";
-        return error(to, KEY_CONFLICT, message, &data);
-    }
-    let tool = to.tool;
-    let hint = "Repeat the first call exactly to get its answer, or change what it is about.";
-    let text = format!(
-        "semel: nothing was done now. `{tool}` was called before for the same thing with other arguments. \
-         {hint}"
-    );
-    let problem = Problem::new("key_reused", hint.to_owned());
-    refusal(to, &text, Outcome::Conflict, problem)
+/// Says that a key belongs to a call with other arguments: the caller's own, or the one that was taken from the
+/// arguments, or the harness's id.
+pub(crate) fn conflict(to: &To<'_>, call: &Call) -> Message {
+    let (key, message) = match (&call.explicit, &call.business) {
+        (Some(key), _) => (
+            Some(key.as_str()),
+            "the idempotency key was used for a call with other arguments; nothing was done now"
+                .to_owned(),
+        ),
+        (None, business) => {
+            let business = business.as_ref().map(BusinessKey::as_str);
+            let id = call.call_id.as_ref().map(ClientText::as_str);
+            let message = format!(
+                "`{}` was called before for the same thing with other arguments; nothing was done now. Repeat the \
+                 first call exactly to get its answer, or change what it is about.",
+                to.tool
+            );
+            (business.or(id), message)
+        }
+    };
+    let data = json!({"type": "idempotency_key_conflict", "idempotencyKey": key});
+    error(to, KEY_CONFLICT, &message, &data)
 }
 
 /// Says that the answer is not kept any more.

@@ -467,9 +467,22 @@ fn misuse_of_a_key_is_an_error_and_the_rest_is_for_the_model() {
         relation: Relation::Joined,
         source: Source::Fingerprint,
     };
+    let explicit = Call {
+        explicit: Some(ClientText::new("order-7").unwrap()),
+        ..plain_call()
+    };
     assert_says(
-        &answer::conflict(&MODERN, Some("order-7")),
+        &answer::conflict(&MODERN, &explicit),
         r#"{"jsonrpc":"2.0","id":7,"error":{"code":1409,"message":"the idempotency key was used for a call with other arguments; nothing was done now","data":{"type":"idempotency_key_conflict","idempotencyKey":"order-7"}}}"#,
+    );
+    // What was taken from the arguments, or from the harness, is a key as well.
+    let named = Call {
+        call_id: Some(ClientText::new("toolu_1").unwrap()),
+        ..plain_call()
+    };
+    assert_says(
+        &answer::conflict(&MODERN, &named),
+        r#"{"jsonrpc":"2.0","id":7,"error":{"code":1409,"message":"`charge` was called before for the same thing with other arguments; nothing was done now. Repeat the first call exactly to get its answer, or change what it is about.","data":{"type":"idempotency_key_conflict","idempotencyKey":"toolu_1"}}}"#,
     );
     assert_says(
         &answer::in_progress(&MODERN, &identity, Some("order-7")),
@@ -497,14 +510,6 @@ fn refusals_say_that_nothing_was_done() {
         format!(r#"{{"ok":false,"effect":"noop","outcome":"{outcome}","error":{problem}}}"#)
     };
     for (message, outcome, code, said, hint, retryable) in [
-        (
-            answer::conflict(&LEGACY, None),
-            "conflict",
-            "key_reused",
-            "`charge` was called before for the same thing with other arguments.",
-            "Repeat the first call exactly to get its answer, or change what it is about.",
-            false,
-        ),
         (
             answer::expired(&LEGACY, &key, &plain_call()),
             "refused",
@@ -645,7 +650,7 @@ fn what_was_not_begun_is_told_by_its_code() {
         (
             plain_call(),
             refused(Rejection::KeyReused),
-            "\"code\":\"key_reused\"",
+            "for the same thing with other arguments",
         ),
         (
             explicit.clone(),
