@@ -17,6 +17,7 @@ mod http;
 mod inspect;
 mod legs;
 mod looked_up;
+mod limits;
 mod market;
 mod matrix;
 mod named;

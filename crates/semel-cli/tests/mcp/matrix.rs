@@ -197,11 +197,12 @@ fn cell(way: Way, upstream: Carrier, era: Era, fault: Fault, retry: Retry) {
     let before = setup.desk.effects();
     let sent = again.start("charge", &order(), &named("toolu_9"));
     let mut heard = again.hear(sent);
-    let said_so = fault == Fault::Cancelled && (setup.is_stdio() || era == Era::Legacy);
-    let seen_to_go = said_so && !matches!(retry, Retry::NewGateway | Retry::NewClient);
-    if carried_on && !seen_to_go && setup.desk.effects() == before {
-        // That the first caller had gone was seen by another process, or only after the retry came: so one
-        // repeat is taken for its retry, which is said, and the next one is not.
+    // Where another process of the gateway still had the first caller when the retry came, this one cannot see that
+    // it went: so one repeat is taken for its retry, which is said, and the next one is not.
+    let elsewhere = setup.is_stdio()
+        && carried_on
+        && (retry == Retry::NewClient || fault == Fault::Left && retry != Retry::NewGateway);
+    if elsewhere && setup.desk.effects() == before {
         let receipt = &heard.result()["_meta"]["dev.semel/effect"];
         assert_eq!(receipt["replayed"], true, "{place}: {heard:?}");
         let sent = again.start("charge", &order(), &named("toolu_10"));

@@ -116,7 +116,7 @@ impl Setup {
     }
 
     /// Returns where the gateway listens, or the server itself.
-    fn address(&self) -> Option<Address> {
+    pub(crate) fn address(&self) -> Option<Address> {
         match (&self.gateway, &self.remote) {
             (Some(gateway), _) => Some(gateway.address().clone()),
             (None, Some(remote)) if self.way == Way::Direct => Some(remote.address()),
