@@ -19,12 +19,14 @@ from world import FIXTURE, HERE, PATIENCE_SECONDS, free_port, listens, read, wai
 def clients(peers):
     """Names the clients, the eras that each speaks, and how it is started."""
     python, node = f"{peers}/python/bin/python", f"{peers}/node"
-    yield "Python SDK", ["legacy", "modern"], [python, f"{HERE}/python_sdk.py"]
+    older = f"{peers}/python1/bin/python"
+    yield "Python SDK 2", ["legacy", "modern"], [python, f"{HERE}/python_v2.py"]
+    yield "Python SDK 1", ["legacy"], [older, f"{HERE}/python_v1.py"]
     yield "TypeScript SDK 2", ["legacy", "modern"], [node, f"{peers}/typescript_v2.mjs"]
     yield "TypeScript SDK 1", ["legacy"], [node, f"{peers}/typescript_v1.mjs"]
     yield "OpenAI Agents", ["legacy", "modern"], [python, f"{HERE}/openai_agents.py"]
     if os.environ.get("SEMEL_TEST_FULL") == "1":
-        yield "CrewAI", ["legacy"], [f"{peers}/crewai/bin/python", f"{HERE}/crew.py"]
+        yield "CrewAI", ["legacy"], [older, f"{HERE}/crew.py"]
 
 
 class World:

@@ -1,6 +1,6 @@
 """A program with the official Python SDK that asks again when its patience ends.
 
-Usage: python_sdk.py stdio ERA COMMAND... | python_sdk.py http ERA URL
+Usage: python_v2.py stdio ERA COMMAND... | python_v2.py http ERA URL
 It calls a tool, and again if there was no answer; then once more, as it has the result. It prints what it got.
 """
 
