@@ -27,7 +27,8 @@ async def main():
         await client.list_tools()
         got = await client.call_tool("charge", ORDER)
         again = await client.call_tool("charge", ORDER)
-    print(json.dumps([got, again]))
+    # It makes one text of all; what the gateway says beside the tool's own words comes after them.
+    print(json.dumps([text.splitlines()[0] for text in (got, again)]))
 
 
 asyncio.run(main())
