@@ -194,5 +194,10 @@ fn a_server_that_died_is_started_again_for_what_comes_next() {
             2,
             "nothing was sent again"
         );
+        // The handshake is: once for each server, and all of it.
+        let shaken = if era == Era::Legacy { 2 } else { 0 };
+        for method in ["initialize", "notifications/initialized"] {
+            assert_eq!(setup.desk.received_of(method), shaken, "{method}, {era:?}");
+        }
     }
 }

@@ -260,6 +260,21 @@ fn the_list_of_tools_is_the_servers() {
     }
 }
 
+/// A server meets its client once, as it would without the gateway.
+#[test]
+fn a_handshake_is_made_once() {
+    for front in [Carrier::Stdio, Carrier::Http] {
+        for upstream in [Carrier::Stdio, Carrier::Http] {
+            let setup = Setup::new(Way::Gateway(front), upstream, Era::Legacy);
+            setup.client().ask("tools/list", json!({}));
+            for method in ["initialize", "notifications/initialized"] {
+                let times = setup.desk.received_of(method);
+                assert_eq!(times, 1, "{method}, {front:?} to {upstream:?}");
+            }
+        }
+    }
+}
+
 /// A member that is there twice may mean one thing to us and another to the server.
 #[test]
 fn a_call_that_says_two_things_is_refused() {

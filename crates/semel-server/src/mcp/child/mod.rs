@@ -111,12 +111,20 @@ impl Child {
     /// Sends a message to the running process, which is started if there is none.
     async fn send(&self, message: &Message) -> Result<(), Unsent> {
         let mut slot = self.process.lock().await;
-        let process = self.running(&mut slot).await?;
-        process.write(message).await
+        // A client that makes its handshake now needs no other.
+        let greets = message.method() != Some("initialize");
+        let process = self.running(&mut slot, greets).await?;
+        process.write(message).await?;
+        self.note_handshake(message);
+        Ok(())
     }
 
     /// Returns the running process, or starts one.
-    async fn running<'a>(&self, slot: &'a mut Slot) -> Result<&'a mut Process, Unsent> {
+    async fn running<'a>(
+        &self,
+        slot: &'a mut Slot,
+        greets: bool,
+    ) -> Result<&'a mut Process, Unsent> {
         if let Some(process) = &mut slot.process
             && let Some(ended) = process.has_ended()
         {
@@ -130,7 +138,9 @@ impl Child {
                 slot.note_failed_start();
                 Unsent::Nothing(format!("cannot start `{}`: {error}", self.command.program))
             })?;
-            self.greet(&mut process).await?;
+            if greets {
+                self.greet(&mut process).await?;
+            }
             slot.process = Some(process);
         }
         slot.process
@@ -180,7 +190,7 @@ impl Child {
         }
     }
 
-    /// Remembers the handshake as it passes.
+    /// Remembers a handshake that was sent.
     fn note_handshake(&self, message: &Message) {
         let mut handshake = locked(&self.shared.handshake);
         match message.method() {
@@ -243,7 +253,6 @@ impl Upstream for Child {
         _: &'a Headers,
     ) -> Pending<'a, Result<Replies, NotSent>> {
         Box::pin(async move {
-            self.note_handshake(request);
             let id = request.id().unwrap_or_default().to_owned();
             let (sender, replies) = mpsc::channel(1);
             self.shared
@@ -267,7 +276,6 @@ impl Upstream for Child {
 
     fn tell<'a>(&'a self, message: &'a Message, _: &'a Headers) -> Pending<'a, Result<(), Lost>> {
         Box::pin(async move {
-            self.note_handshake(message);
             let id = match message.kind() {
                 Kind::Request { .. } => message.id(),
                 Kind::Notification { .. } | Kind::Result | Kind::Error => None,
