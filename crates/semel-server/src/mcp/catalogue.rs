@@ -29,8 +29,17 @@ pub(crate) struct Served {
     pub(crate) name: String,
     /// How its tools are treated.
     pub(crate) policy: UpstreamPolicy,
-    /// What it said of its tools, by their own names.
-    listed: Mutex<BTreeMap<String, Listed>>,
+    /// What it said of its tools.
+    listed: Mutex<Tools>,
+}
+
+/// The tools that a server listed.
+#[derive(Debug, Default)]
+struct Tools {
+    /// By their own names.
+    by_name: BTreeMap<String, Listed>,
+    /// Whether these are all of them: a list may have several pages, and more tools than are remembered.
+    is_whole: bool,
 }
 
 impl Served {
@@ -45,32 +54,39 @@ impl Served {
     /// Returns the class of a tool.
     pub(crate) fn class(&self, tool: &str) -> Class {
         let listed = locked(&self.listed);
-        let annotations = listed.get(tool).map(|listed| &listed.annotations);
+        let annotations = listed.by_name.get(tool).map(|listed| &listed.annotations);
         self.policy.class_of(tool, annotations).0
     }
 
     /// Says whether the server certainly does not take such a call.
     pub(crate) fn refutes(&self, tool: &str, arguments: Option<&str>) -> bool {
         let listed = locked(&self.listed);
-        match listed.get(tool) {
+        match listed.by_name.get(tool) {
             Some(tool) => tool.refutes(arguments),
-            // Who lists its tools and not this one has none of that name.
-            None => !listed.is_empty(),
+            // Who lists all its tools and not this one has none of that name.
+            None => listed.is_whole,
         }
     }
 
     /// Says whether a tool's results are held to a schema; so they are where nothing is known.
     pub(crate) fn has_output_schema(&self, tool: &str) -> bool {
         let listed = locked(&self.listed);
-        listed.get(tool).is_none_or(|tool| tool.has_output_schema)
+        let tool = listed.by_name.get(tool);
+        tool.is_none_or(|tool| tool.has_output_schema)
     }
 }
 
-fn add(listed: &mut BTreeMap<String, Listed>, tools: Vec<Listed>) {
-    for tool in tools {
-        if listed.len() < TOOLS_MAX || listed.contains_key(&tool.name) {
-            listed.insert(tool.name.clone(), tool);
+impl Tools {
+    fn add(&mut self, tools: Vec<Listed>, is_last: bool) {
+        let mut has_room = true;
+        for tool in tools {
+            if self.by_name.len() < TOOLS_MAX || self.by_name.contains_key(&tool.name) {
+                self.by_name.insert(tool.name.clone(), tool);
+            } else {
+                has_room = false;
+            }
         }
+        self.is_whole = is_last && has_room;
     }
 }
 
@@ -118,20 +134,23 @@ impl Catalogue {
         locked(&self.names).shown(at, name)
     }
 
-    /// Remembers a page of a server's tools.
-    pub(crate) fn learn(&self, at: usize, tools: Vec<Listed>) {
-        add(&mut locked(&self.servers[at].listed), tools);
+    /// Remembers a page of a server's tools; `is_last` where no other follows it.
+    pub(crate) fn learn(&self, at: usize, tools: Vec<Listed>, is_last: bool) {
+        locked(&self.servers[at].listed).add(tools, is_last);
     }
 
     /// Remembers all tools of a server, and forgets those that it does not have any more.
     pub(crate) fn relearn(&self, at: usize, tools: Vec<Listed>) {
-        let mut listed = BTreeMap::new();
-        add(&mut listed, tools);
+        let mut listed = Tools::default();
+        listed.add(tools, true);
         *locked(&self.servers[at].listed) = listed;
         // Held from before it is looked at what there is: of two who learn, the later one knows more.
         let mut all = locked(&self.names);
         let names = |served: &Served| served.name.clone();
-        let own = |served: &Served| locked(&served.listed).keys().cloned().collect();
+        let own = |served: &Served| {
+            let listed = locked(&served.listed);
+            listed.by_name.keys().cloned().collect()
+        };
         let reserved = if self.admin_tools {
             admin::TOOLS.map(|tool| tool.name).to_vec()
         } else {

@@ -35,7 +35,8 @@ impl Gateway {
         let catalogue = &self.about.catalogue;
         // What several servers have, they are asked for one by one.
         if catalogue.is_single() {
-            catalogue.learn(0, Listed::read_all(result));
+            let is_last = edit::get(result, &["nextCursor"]).is_none();
+            catalogue.learn(0, Listed::read_all(result), is_last);
         }
         match self.extended(result) {
             // To the last byte as it came, where nothing was added.

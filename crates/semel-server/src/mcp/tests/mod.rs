@@ -2,6 +2,7 @@
 
 mod answer;
 mod ask;
+mod catalogue;
 mod edit;
 mod lines;
 mod message;
