@@ -182,8 +182,9 @@ impl Callers {
         let after = exchange.after(observation);
         let goes = observation.is_going() && after == Exchange::Lost && *exchange != after;
         *exchange = after;
-        let newest_at = self.newest_at.filter(|_| id.0 != self.entered);
-        if goes && newest_at.is_some_and(|at| now.since(at) <= CROSSING) {
+        let has_later = self.exchanges.keys().next_back() != Some(&id);
+        let is_late = self.newest_at.is_some_and(|at| now.since(at) <= CROSSING);
+        if goes && has_later && is_late {
             self.exchanges.remove(&id);
         }
     }

@@ -194,6 +194,13 @@ fn a_retry_that_overtakes_the_word_that_its_caller_gave_up_takes_its_place_too()
     let newest = held.enter(Relation::Joined, NOW).unwrap();
     held.see(newest, Cancelled, NOW);
     assert_eq!(held.mark(), Some(Undelivered));
+    // Nor has one whose retry was withdrawn.
+    let mut held = Callers::default();
+    let first = held.enter(Relation::First, NOW).unwrap();
+    let second = held.enter(Relation::Joined, NOW).unwrap();
+    held.withdraw(second);
+    held.see(first, Cancelled, NOW);
+    assert_eq!(held.mark(), Some(Undelivered));
     // What went well before it was taken back is taken back like the rest.
     let mut held = Callers::default();
     let first = held.enter(Relation::First, NOW).unwrap();
