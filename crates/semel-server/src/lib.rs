@@ -73,6 +73,9 @@ pub enum StartError {
     /// Nobody can be told anything in the way that is set.
     #[error("notify: {0}")]
     Notify(String),
+    /// Our own standard input or output cannot be used.
+    #[error("standard input and output: {0}")]
+    Standard(String),
     /// Traces cannot be sent.
     #[error("serve.otlp: {0}")]
     Otlp(String),

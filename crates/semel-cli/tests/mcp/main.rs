@@ -30,6 +30,7 @@ mod repeats;
 mod server;
 mod servers;
 mod setup;
+mod streams;
 mod tasks;
 mod transparency;
 mod wire;

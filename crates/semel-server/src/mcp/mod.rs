@@ -24,6 +24,7 @@ mod policy;
 mod say;
 mod seal;
 mod sse;
+mod standard;
 mod stdio;
 #[cfg(test)]
 mod tests;
@@ -240,7 +241,7 @@ impl children::Server for HttpUpstream {
 pub async fn serve_stdio(
     engine: Engine,
     config: Config,
-    stop: impl Future<Output = ()>,
+    stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), StartError> {
     let gateway = config.gateway(engine)?;
     let (unasked, coming) = mpsc::channel(WAITING_MAX);
@@ -251,21 +252,19 @@ pub async fn serve_stdio(
     let server = roads.start(unasked.clone());
     let upstream: Arc<dyn Upstream> = Arc::<dyn children::Server>::clone(&server);
     let session = Arc::new(Session::new(upstream, unasked));
-    let io = (
-        tokio::io::stdin(),
-        tokio::io::stdout(),
-        Arc::new(|| crate::unread::unread(std::io::stdout())) as stdio::Unread,
-    );
-    stdio::serve(
-        Arc::clone(&gateway),
-        session,
-        coming,
-        io,
-        stop,
-        config.drain,
-    )
-    .await;
-    server.end().await;
+    let opened = standard::input().and_then(|input| Ok((input, standard::output()?)));
+    let (input, output) = opened.map_err(|error| StartError::Standard(error.to_string()))?;
+    let unread: stdio::Unread = Arc::new(|| crate::unread::unread(std::io::stdout()));
+    let io = (input, output, unread);
+    let drain = config.drain;
+    let end = async move { server.end().await };
+    let serving = stdio::serve(Arc::clone(&gateway), session, coming, io, stop, drain, end);
+    // In a task: what the thread of the command runs itself has to be woken by another one each time.
+    if let Err(error) = tokio::spawn(serving).await
+        && let Ok(panic) = error.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
+    }
     gateway.flush().await;
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! The client at our standard input and output.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use semel::core::identity::Observation;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 use super::answer;
@@ -42,11 +42,24 @@ pub(crate) struct Stdio {
     calls: Arc<Calls>,
 }
 
+/// How much is written at once: what a pipe holds.
+const BATCH_MAX: usize = 64 * 1024;
+
 /// The calls of this client that the gateway has in hand, and those that were answered.
 #[derive(Default)]
 struct Calls {
     open: Mutex<HashMap<String, Arc<InHand>>>,
-    written: Mutex<Vec<Arc<InHand>>>,
+    answered: Mutex<Answered>,
+    /// Says that there are answers whose receipt is to be proved.
+    flushed: Notify,
+}
+
+/// The calls that were answered, the oldest first.
+#[derive(Default)]
+struct Answered {
+    calls: VecDeque<Arc<InHand>>,
+    /// How many of them, from the oldest on, are written whole; the others are about to be.
+    written: usize,
 }
 
 /// Something to be written.
@@ -57,36 +70,23 @@ enum Out {
 }
 
 /// Serves a client until it closes its output or `stop` is done; then calls that act are followed to
-/// their end for at most `drain`.
+/// their end for at most `drain`, and the server is ended by `end`.
 pub(crate) async fn serve<R, W>(
     gateway: Arc<Gateway>,
     session: Arc<Session>,
-    mut unasked: mpsc::Receiver<Message>,
+    unasked: mpsc::Receiver<Message>,
     (input, output, unread): (R, W, Unread),
     stop: impl Future<Output = ()>,
     drain: Duration,
+    end: impl Future<Output = ()>,
 ) where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let (out, waiting) = mpsc::channel(WAITING_MAX);
     let calls = Arc::new(Calls::default());
-    let writing = tokio::spawn(write(
-        output,
-        waiting,
-        Arc::clone(&calls),
-        Arc::clone(&unread),
-    ));
-    let passing = tokio::spawn({
-        let out = out.clone();
-        async move {
-            while let Some(message) = unasked.recv().await {
-                if out.send(Out::Message(message)).await.is_err() {
-                    return;
-                }
-            }
-        }
-    });
+    let mut writing = tokio::spawn(write(output, waiting, unasked, Arc::clone(&calls)));
+    let looking = tokio::spawn(look(Arc::clone(&calls), Arc::clone(&unread)));
     let mut client = Stdio {
         gateway,
         session,
@@ -106,17 +106,19 @@ pub(crate) async fn serve<R, W>(
         tracing::warn!("some calls had no answer yet when the gateway ended");
     }
     answering.shutdown().await;
-    passing.abort();
+    // What was only passed on is answered until the server has ended.
+    end.await;
     drop(client);
-    // It ends once nothing is left to be written.
-    drop(writing.await);
-    let seen = if unread().is_some_and(|bytes| bytes == 0) {
-        Observation::Acknowledged
-    } else {
-        Observation::Closed
-    };
-    for call in locked(&calls.written).drain(..) {
-        call.see(seen);
+    // It ends once nothing is left to be written, unless nobody reads.
+    if tokio::time::timeout(drain, &mut writing).await.is_err() {
+        tracing::warn!("the client did not read what it was sent");
+        writing.abort();
+    }
+    looking.abort();
+    calls.prove(&unread);
+    for call in locked(&calls.answered).take() {
+        // It changes nothing where the receipt is proved.
+        call.see(Observation::Closed);
     }
 }
 
@@ -210,26 +212,36 @@ impl Stdio {
 impl Calls {
     /// Takes note that the client sent something after it was answered.
     fn went_on(&self) {
-        for call in locked(&self.written).drain(..) {
+        for call in locked(&self.answered).take() {
             call.see(Observation::WentOn);
         }
     }
 
     /// Takes note that the client cancelled what it was answered already.
     fn retract(&self, id: &str) {
-        let mut written = locked(&self.written);
-        if let Some(at) = written.iter().position(|call| call.id() == id) {
-            written.remove(at).see(Observation::Cancelled);
+        let retracted = locked(&self.answered).remove(|call| call.id() == id);
+        if let Some(call) = retracted {
+            call.see(Observation::Cancelled);
         }
     }
 
-    fn answered(&self, call: Arc<InHand>) {
+    /// Takes note that a call is about to be answered.
+    fn answering(&self, call: Arc<InHand>) {
         call.see(Observation::Written);
-        let mut written = locked(&self.written);
-        if written.len() == UNPROVED_MAX {
-            written.remove(0);
+        let mut answered = locked(&self.answered);
+        if answered.calls.len() == UNPROVED_MAX {
+            answered.remove(|_| true);
         }
-        written.push(call);
+        answered.calls.push_back(call);
+    }
+
+    /// Takes note that everything was written that was to be.
+    fn wrote(&self) {
+        let mut answered = locked(&self.answered);
+        answered.written = answered.calls.len();
+        if answered.written > 0 {
+            self.flushed.notify_one();
+        }
     }
 
     /// Takes note that the client closed its side before these were answered.
@@ -239,56 +251,145 @@ impl Calls {
         }
     }
 
-    /// Takes note that the client has read everything that was written.
-    fn acknowledged(&self) {
-        // They stay: a cancel that comes after all takes it back.
-        for call in locked(&self.written).iter() {
-            call.see(Observation::Acknowledged);
+    /// Takes note of those that the client has read, if nothing waits to be read; returns whether that was so.
+    fn prove(&self, unread: &Unread) -> Option<bool> {
+        // Before it is asked: what is written meanwhile is not proved by it.
+        let written: Vec<_> = {
+            let answered = locked(&self.answered);
+            answered
+                .calls
+                .iter()
+                .take(answered.written)
+                .cloned()
+                .collect()
+        };
+        let is_read = unread()? == 0;
+        if is_read {
+            // They stay: a cancel that comes after all takes it back.
+            for call in written {
+                call.see(Observation::Acknowledged);
+            }
+        }
+        Some(is_read)
+    }
+}
+
+impl Answered {
+    fn take(&mut self) -> VecDeque<Arc<InHand>> {
+        self.written = 0;
+        std::mem::take(&mut self.calls)
+    }
+
+    /// Takes out the first one that is meant.
+    fn remove(&mut self, is_meant: impl FnMut(&Arc<InHand>) -> bool) -> Option<Arc<InHand>> {
+        let at = self.calls.iter().position(is_meant)?;
+        if at < self.written {
+            self.written -= 1;
+        }
+        self.calls.remove(at)
+    }
+}
+
+/// Writes what is to be written, in order; what is there together goes out together.
+async fn write<W: AsyncWrite + Unpin>(
+    mut output: W,
+    mut waiting: mpsc::Receiver<Out>,
+    mut unasked: mpsc::Receiver<Message>,
+    calls: Arc<Calls>,
+) {
+    let mut batch = Batch::default();
+    loop {
+        let first = tokio::select! {
+            out = waiting.recv() => out,
+            Some(message) = unasked.recv() => Some(Out::Message(message)),
+        };
+        let is_over = first.is_none();
+        if let Some(first) = first {
+            batch.add(first, &calls);
+        }
+        while batch.bytes.len() < BATCH_MAX {
+            if let Ok(out) = waiting.try_recv() {
+                batch.add(out, &calls);
+            } else if let Ok(message) = unasked.try_recv() {
+                batch.add(Out::Message(message), &calls);
+            } else {
+                break;
+            }
+        }
+        let mut written = 0;
+        match batch.write(&mut output, &mut written).await {
+            Ok(()) => calls.wrote(),
+            Err(error) => {
+                tracing::warn!(%error, "the client cannot be written to");
+                for (_, call) in batch.ends.iter().filter(|(end, _)| *end > written) {
+                    call.see(Observation::NotWritten);
+                }
+            }
+        }
+        batch.clear();
+        if is_over && unasked.is_empty() {
+            return;
         }
     }
 }
 
-/// Writes what is to be written, in order.
-async fn write<W: AsyncWrite + Unpin>(
-    mut output: W,
-    mut waiting: mpsc::Receiver<Out>,
-    calls: Arc<Calls>,
-    unread: Unread,
-) {
-    while let Some(out) = waiting.recv().await {
+/// What is written at once.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// The calls that are answered in it, and where their answers end.
+    ends: Vec<(usize, Arc<InHand>)>,
+}
+
+impl Batch {
+    fn add(&mut self, out: Out, calls: &Calls) {
         let (message, call) = match out {
             Out::Message(message) => (message, None),
             Out::Answer(message, call) => (message, Some(call)),
         };
-        let mut line = message.bytes().to_vec();
-        line.push(b'\n');
-        let written = async {
-            output.write_all(&line).await?;
-            output.flush().await
-        };
-        if let Some(call) = &call {
+        self.bytes.extend_from_slice(message.bytes());
+        self.bytes.push(b'\n');
+        if let Some(call) = call {
             // Before it is: a client is quick to answer, and its next message is the proof of this one.
-            calls.answered(Arc::clone(call));
+            calls.answering(Arc::clone(&call));
+            self.ends.push((self.bytes.len(), call));
         }
-        match (written.await, call) {
-            (Ok(()), Some(_)) => {
-                tokio::spawn(look(Arc::clone(&calls), Arc::clone(&unread)));
+    }
+
+    /// Writes all of it, and says how much of it was written, whatever happens.
+    async fn write<W: AsyncWrite + Unpin>(
+        &self,
+        output: &mut W,
+        written: &mut usize,
+    ) -> std::io::Result<()> {
+        while *written < self.bytes.len() {
+            match output.write(&self.bytes[*written..]).await? {
+                0 => return Err(std::io::ErrorKind::WriteZero.into()),
+                count => *written += count,
             }
-            (Ok(()), None) => {}
-            (Err(_), Some(call)) => call.see(Observation::NotWritten),
-            (Err(error), None) => tracing::warn!(%error, "the client cannot be written to"),
         }
+        output.flush().await
+    }
+
+    fn clear(&mut self) {
+        self.ends.clear();
+        self.bytes.clear();
+        // What one large message needed is not kept for the small ones.
+        self.bytes.shrink_to(BATCH_MAX);
     }
 }
 
 /// Looks now and then whether the client has read what was written.
 async fn look(calls: Arc<Calls>, unread: Unread) {
-    for pause in LOOKS {
-        tokio::time::sleep(pause).await;
-        match unread() {
-            Some(0) => return calls.acknowledged(),
-            Some(_) => {}
-            None => return,
+    loop {
+        calls.flushed.notified().await;
+        for pause in LOOKS {
+            tokio::time::sleep(pause).await;
+            match calls.prove(&unread) {
+                Some(true) => break,
+                Some(false) => {}
+                None => return,
+            }
         }
     }
 }
