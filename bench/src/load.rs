@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::engines::Contender;
+use crate::engines::{Contender, Cycles};
 use crate::histogram::Histogram;
 use crate::keys::{Dice, Keys};
 
@@ -105,7 +105,7 @@ pub(crate) struct Load<'a, C> {
     pub(crate) callers: u32,
 }
 
-impl<C: Contender> Load<'_, C> {
+impl<C: Cycles> Load<'_, C> {
     /// Measures cycles of fresh keys.
     pub(crate) fn cycles(&self, warm_up: Duration, time: Duration) -> Result<Measured> {
         let control = Arc::new(Control::default());
@@ -122,23 +122,6 @@ impl<C: Contender> Load<'_, C> {
         }
         control.stop();
         self.join(tasks).map(drop)
-    }
-
-    /// Measures replays of keys that are settled.
-    pub(crate) fn replays(&self, warm_up: Duration, time: Duration) -> Result<Measured> {
-        ensure!(self.keys.taken() > 0, "no key was settled");
-        let control = Arc::new(Control::default());
-        let start = |caller| {
-            let (contender, keys) = (Arc::clone(self.contender), Arc::clone(self.keys));
-            let control = Arc::clone(&control);
-            let task = async move {
-                let done = replay(&*contender, &keys, &control, caller).await;
-                done.inspect_err(|_| control.stop())
-            };
-            self.runtime.spawn(task)
-        };
-        let tasks = (0..self.callers).map(start).collect();
-        self.measure(&control, tasks, warm_up, time)
     }
 
     fn start_cycles(&self, control: &Arc<Control>) -> Vec<JoinHandle<Result<Histogram>>> {
@@ -186,7 +169,26 @@ impl<C: Contender> Load<'_, C> {
     }
 }
 
-async fn cycle<C: Contender>(contender: &C, keys: &Keys, control: &Control) -> Result<Histogram> {
+impl<C: Contender> Load<'_, C> {
+    /// Measures replays of keys that are settled.
+    pub(crate) fn replays(&self, warm_up: Duration, time: Duration) -> Result<Measured> {
+        ensure!(self.keys.taken() > 0, "no key was settled");
+        let control = Arc::new(Control::default());
+        let start = |caller| {
+            let (contender, keys) = (Arc::clone(self.contender), Arc::clone(self.keys));
+            let control = Arc::clone(&control);
+            let task = async move {
+                let done = replay(&*contender, &keys, &control, caller).await;
+                done.inspect_err(|_| control.stop())
+            };
+            self.runtime.spawn(task)
+        };
+        let tasks = (0..self.callers).map(start).collect();
+        self.measure(&control, tasks, warm_up, time)
+    }
+}
+
+async fn cycle<C: Cycles>(contender: &C, keys: &Keys, control: &Control) -> Result<Histogram> {
     let mut latency = Histogram::new();
     while !control.stopped() {
         let number = keys.take();
@@ -236,9 +238,7 @@ mod tests {
         Lies,
     }
 
-    impl Contender for Toy {
-        type Found = Vec<u8>;
-
+    impl Cycles for Toy {
         async fn cycle(&self, _: crate::keys::Key, _: Vec<u8>) -> Result<()> {
             tokio::task::yield_now().await;
             if matches!(self, Self::Slow) {
@@ -247,6 +247,10 @@ mod tests {
             ensure!(!matches!(self, Self::Fails), "the disk is full");
             Ok(())
         }
+    }
+
+    impl Contender for Toy {
+        type Found = Vec<u8>;
 
         async fn replay(&self, _: crate::keys::Key) -> Result<Vec<u8>> {
             ensure!(!matches!(self, Self::Fails), "the disk is full");

@@ -8,6 +8,7 @@ mod histogram;
 mod keys;
 mod load;
 mod machine;
+mod mcp;
 mod postgres;
 mod progress;
 mod report;
@@ -54,6 +55,12 @@ enum Command {
     /// Measures the ledger over HTTP beside the engine in the same process
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
+    /// Measures calls of tools through the MCP gateway beside the server itself and plain proxies
+    #[command(after_help = MCP_EXAMPLES)]
+    Mcp(McpArguments),
+    /// Is the server that `mcp` measures calls to
+    #[command(name = mcp::fixture::COMMAND, hide = true)]
+    Fixture,
     /// Is a node that `postgres` measures
     #[command(name = postgres::node::COMMAND, hide = true)]
     Node { url: String },
@@ -97,6 +104,49 @@ Examples:
   cargo build --release && cargo run --release -p semel-bench -- serve
   cargo run --release -p semel-bench -- serve --callers 64 --seconds 10
   cargo run --release -p semel-bench -- serve --memory 10";
+
+const MCP_EXAMPLES: &str = "\
+The server is a small one that answers at once. `direct` speaks to it over its standard input and
+output, `read` and `effect` through `semel mcp`, with a ledger on SQLite for what acts; each effect has
+arguments of its own, and with `keyed` a key of its own besides. The proxies of npm and PyPI have no such
+way in, so `http-read` and `http-effect` are beside them, over HTTP. `raw-log` is what two durable commits
+cost on this disk, `engine` what the ledger makes of them.
+
+Examples:
+  cargo build --release && cargo run --release -p semel-bench -- mcp
+  cargo run --release -p semel-bench -- mcp --only direct,read,effect --callers 1 --seconds 10";
+
+#[derive(Debug, Args)]
+struct McpArguments {
+    /// Prints JSON for programs instead of tables for people
+    #[arg(long)]
+    json: bool,
+
+    /// Works in a new directory here, on a real disk [default: beside this program]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+
+    /// The program to measure [default: `semel` beside this one]
+    #[arg(long, value_name = "PATH")]
+    semel: Option<PathBuf>,
+
+    /// Measures calls for this long each time, after a quarter of it to warm up
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = seconds)]
+    seconds: Duration,
+
+    /// Takes the median of this many rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+
+    /// Measures with these numbers of calls in flight
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64",
+          value_parser = clap::value_parser!(u32).range(1..=mcp::stdio::IN_FLIGHT_MAX))]
+    callers: Vec<u32>,
+
+    /// Measures only these ways
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<mcp::Way>,
+}
 
 #[derive(Debug, Args)]
 struct ServeArguments {
@@ -255,6 +305,8 @@ fn main() -> ExitCode {
         Command::Run(run) => measure_run(&run),
         Command::Postgres(postgres) => measure_postgres(&postgres),
         Command::Serve(serve) => measure_serve(&serve),
+        Command::Mcp(mcp) => measure_mcp(&mcp),
+        Command::Fixture => mcp::fixture::serve(),
         Command::Node { url } => postgres::node::serve(&url).map(|()| String::new()),
     };
     match measured.and_then(|text| print(&text)) {
@@ -301,6 +353,25 @@ fn measure_serve(arguments: &ServeArguments) -> Result<String> {
         let (others, path) = (watch.others(), scratch.path().display());
         let version = server.version()?;
         report::serve::table(&rows, &format!("PostgreSQL {version}; {others}, in {path}"))
+    })
+}
+
+fn measure_mcp(arguments: &McpArguments) -> Result<String> {
+    let scratch = disk::Scratch::make(arguments.dir.as_deref())?;
+    let watch = machine::Watch::start();
+    let plan = mcp::Plan {
+        semel: program(arguments.semel.as_ref())?,
+        seconds: arguments.seconds,
+        rounds: arguments.rounds,
+        callers: arguments.callers.clone(),
+        ways: mcp::chosen(&arguments.only),
+    };
+    let rows = mcp::run(&scratch, &plan)?;
+    Ok(if arguments.json {
+        report::mcp::json(&rows)
+    } else {
+        let (others, path) = (watch.others(), scratch.path().display());
+        report::mcp::table(&rows, &format!("{others}, in {path}"))
     })
 }
 

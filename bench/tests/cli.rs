@@ -165,6 +165,43 @@ fn a_missing_server_is_an_error_with_its_name() {
 }
 
 #[test]
+fn mcp_prints_one_row_per_way_and_number_of_calls() {
+    let directory = env!("CARGO_TARGET_TMPDIR");
+    let short = ["--json", "--seconds", "0.05", "--rounds", "1"];
+    let some = ["--callers", "1,16", "--only", "direct,raw-log,engine"];
+    let output = on_disk("mcp", directory, &[&short[..], &some].concat());
+    let parsed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = parsed["rows"].as_array().unwrap();
+    let names: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["way"].as_str().unwrap(),
+                row["in_flight"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let expected = [1, 16].map(|calls| ["raw-log", "engine", "direct"].map(|way| (way, calls)));
+    assert_eq!(names, expected.concat());
+    for row in rows {
+        for figure in ["calls_per_s", "p50_us", "p99_us"] {
+            assert!(row[figure].as_f64().unwrap() > 0.0, "{figure} of {row}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_gateway_is_an_error_with_its_name() {
+    for way in ["read", "http-read"] {
+        let output = bench(&["mcp", "--semel", "/nowhere/semel", "--only", way]);
+        assert_eq!(output.status.code(), Some(1));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains("/nowhere/semel"), "{errors}");
+        assert!(errors.contains("hint:"), "{errors}");
+    }
+}
+
+#[test]
 fn wrong_command_lines_exit_64() {
     for wrong in [
         ["core", "--callers", "0"],
@@ -173,6 +210,8 @@ fn wrong_command_lines_exit_64() {
         ["core", "--keys", "-1"],
         ["postgres", "--only", "naive-sqlite"],
         ["postgres", "--callers", "281"],
+        ["mcp", "--callers", "257"],
+        ["mcp", "--only", "raw-table"],
         ["cores", "--json", "--json"],
     ] {
         let output = bench(&wrong);

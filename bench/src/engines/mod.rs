@@ -16,13 +16,16 @@ pub(crate) use self::raw_log::RawLog;
 pub(crate) use self::semel::Semel;
 use crate::keys::Key;
 
-/// Remembers what was done.
-pub(crate) trait Contender: Sized + Send + Sync + 'static {
-    /// A stored result.
-    type Found: AsRef<[u8]> + Send;
-
+/// Does something once for each key.
+pub(crate) trait Cycles: Sized + Send + Sync + 'static {
     /// Claims a key that nobody has claimed and then settles it; each is durable when it returns.
     fn cycle(&self, key: Key, result: Vec<u8>) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// Remembers what was done.
+pub(crate) trait Contender: Cycles {
+    /// A stored result.
+    type Found: AsRef<[u8]> + Send;
 
     /// Begins a settled key once more, which gives its result.
     fn replay(&self, key: Key) -> impl Future<Output = Result<Self::Found>> + Send;

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use semel::store::group::{Direct, Group, Sink};
 use tokio::sync::oneshot;
 
-use super::{Contender, Embedded, now_micros, write_log_back};
+use super::{Contender, Cycles, Embedded, now_micros, write_log_back};
 use crate::keys::{Key, mix};
 
 /// Connections that read beside the writer, as many as Semel's store has.
@@ -180,9 +180,7 @@ impl NaiveSqlite {
     }
 }
 
-impl Contender for NaiveSqlite {
-    type Found = Vec<u8>;
-
+impl Cycles for NaiveSqlite {
     async fn cycle(&self, key: Key, result: Vec<u8>) -> Result<()> {
         let attempt = self.new_attempt();
         let at = now_micros();
@@ -198,6 +196,10 @@ impl Contender for NaiveSqlite {
         ensure!(self.write(settle).await?, "another attempt holds the key");
         Ok(())
     }
+}
+
+impl Contender for NaiveSqlite {
+    type Found = Vec<u8>;
 
     async fn replay(&self, key: Key) -> Result<Vec<u8>> {
         let reader = self.reader();

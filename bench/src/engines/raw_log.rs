@@ -16,7 +16,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use semel::store::group::{Direct, Group, Sink};
 use tokio::sync::oneshot;
 
-use super::{Contender, Embedded, now_micros};
+use super::{Contender, Cycles, Embedded, now_micros};
 use crate::keys::{Key, mix};
 
 /// The parts of the map, each with a lock of its own: many more than there are cores.
@@ -166,13 +166,15 @@ impl RawLog {
     }
 }
 
-impl Contender for RawLog {
-    type Found = Arc<[u8]>;
-
+impl Cycles for RawLog {
     async fn cycle(&self, key: Key, result: Vec<u8>) -> Result<()> {
         let attempt = self.claim(&key).await?;
         self.settle(&key, attempt, &result).await
     }
+}
+
+impl Contender for RawLog {
+    type Found = Arc<[u8]>;
 
     async fn replay(&self, key: Key) -> Result<Arc<[u8]>> {
         let shard = self.shard(&key);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use semel::{Admission, Effect, Engine, Request};
 
-use super::{Contender, Embedded, write_log_back};
+use super::{Contender, Cycles, Embedded, write_log_back};
 use crate::keys::Key;
 
 pub(crate) struct Semel {
@@ -29,9 +29,7 @@ impl Semel {
     }
 }
 
-impl Contender for Semel {
-    type Found = Arc<[u8]>;
-
+impl Cycles for Semel {
     async fn cycle(&self, key: Key, result: Vec<u8>) -> Result<()> {
         match self.begin(&key).await? {
             Admission::Execute(permit) => {
@@ -41,6 +39,10 @@ impl Contender for Semel {
             other => bail!("a fresh key was answered with {other:?}"),
         }
     }
+}
+
+impl Contender for Semel {
+    type Found = Arc<[u8]>;
 
     async fn replay(&self, key: Key) -> Result<Arc<[u8]>> {
         match self.begin(&key).await? {

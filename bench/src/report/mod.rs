@@ -1,5 +1,6 @@
 //! The result, for people and for programs.
 
+pub(crate) mod mcp;
 pub(crate) mod postgres;
 pub(crate) mod serve;
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::client::Connection;
-use crate::engines::Contender;
+use crate::engines::{Contender, Cycles};
 use crate::keys::Key;
 
 /// Callers over HTTP.
@@ -70,9 +70,7 @@ impl Http {
     }
 }
 
-impl Contender for Http {
-    type Found = Vec<u8>;
-
+impl Cycles for Http {
     async fn cycle(&self, key: Key, result: Vec<u8>) -> Result<()> {
         let mut connection = self.connection().await?;
         for granted in self.begin(&mut connection, key).await? {
@@ -99,6 +97,10 @@ impl Contender for Http {
         self.lock().push(connection);
         Ok(())
     }
+}
+
+impl Contender for Http {
+    type Found = Vec<u8>;
 
     async fn replay(&self, key: Key) -> Result<Vec<u8>> {
         let mut connection = self.connection().await?;

@@ -2,7 +2,7 @@
 
 mod client;
 mod contender;
-mod process;
+pub(crate) mod process;
 
 use std::path::PathBuf;
 use std::sync::Arc;
