@@ -101,3 +101,44 @@ fn a_client_may_speak_over_sockets() {
         child.try_wait().expect("it can be looked at").is_some()
     });
 }
+
+/// A client that sends on and reads nothing does not have its answer, however much it says.
+#[test]
+fn what_is_not_read_is_not_delivered_by_the_next_message() {
+    let setup = setup();
+    let mut command = setup.gateway_command(false);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the command runs");
+    let mut input = child.stdin.take().expect("it is a pipe");
+    let mut say = |message: serde_json::Value| {
+        writeln!(input, "{message}").expect("it listens");
+    };
+    say(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}));
+    say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    say(
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "charge", "arguments": order()}}),
+    );
+    wait_until("it is recorded", || {
+        setup
+            .records()
+            .iter()
+            .any(|record| record["state"] == "succeeded")
+    });
+    say(
+        json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "balance", "arguments": {}}}),
+    );
+    wait_until("it went on", || setup.desk.received_of("balance") == 1);
+    let id = i32::try_from(child.id()).ok();
+    let id = id.and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(id.expect("it runs"), Signal::TERM).expect("it is ours");
+    wait_until("it ends", || {
+        child.try_wait().expect("it can be looked at").is_some()
+    });
+    let heard = setup.client().call("charge", &order());
+    assert_eq!(
+        told(&heard),
+        Told::Outcome("charge 1".to_owned()),
+        "{heard:?}"
+    );
+    assert_eq!(setup.desk.effects(), 1);
+}

@@ -253,9 +253,9 @@ pub async fn serve_stdio(
     let upstream: Arc<dyn Upstream> = Arc::<dyn children::Server>::clone(&server);
     let session = Arc::new(Session::new(upstream, unasked));
     let opened = standard::input().and_then(|input| Ok((input, standard::output()?)));
-    let (input, output) = opened.map_err(|error| StartError::Standard(error.to_string()))?;
-    let unread: stdio::Unread = Arc::new(|| crate::unread::unread(std::io::stdout()));
-    let io = (input, output, unread);
+    let (input, (output, sight)) =
+        opened.map_err(|error| StartError::Standard(error.to_string()))?;
+    let io = (input, output, Arc::new(sight) as _);
     let drain = config.drain;
     let end = async move { server.end().await };
     let serving = stdio::serve(Arc::clone(&gateway), session, coming, io, stop, drain, end);

@@ -10,12 +10,16 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
+
+use super::stdio::Sight;
+use crate::unread::unread;
 
 /// What is read from.
 pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
@@ -34,17 +38,55 @@ pub(crate) fn input() -> io::Result<Input> {
     input_of(io::stdin().as_fd().try_clone_to_owned()?)
 }
 
-/// Opens our standard output.
+/// Opens our standard output, and says what can be seen of the client there.
 ///
 /// # Errors
 /// Whatever the system says.
-pub(crate) fn output() -> io::Result<Output> {
+pub(crate) fn output() -> io::Result<(Output, Standard)> {
     let fd = io::stdout().as_fd().try_clone_to_owned()?;
-    Ok(match output_of(fd)? {
-        Some(output) => output,
-        // A file or a terminal takes what it is given.
-        None => Box::new(tokio::io::stdout()),
-    })
+    let output = output_of(fd)?;
+    let sight = Standard {
+        tells: output.is_some(),
+    };
+    // A file or a terminal takes what it is given.
+    let output = output.unwrap_or_else(|| Box::new(tokio::io::stdout()));
+    Ok((output, sight))
+}
+
+/// What can be seen of the client at our standard input and output.
+#[derive(Debug)]
+pub(crate) struct Standard {
+    /// Whether what was written is there when we are told so.
+    tells: bool,
+}
+
+impl Sight for Standard {
+    fn unread(&self) -> Option<u64> {
+        let unread = self.tells.then(|| unread(io::stdout()))??;
+        u64::try_from(unread).ok()
+    }
+
+    fn is_closed(&self) -> bool {
+        is_closed(io::stdin())
+    }
+}
+
+/// What tells of a socket whose other end is still open in one direction.
+#[cfg(target_os = "linux")]
+const HALF_CLOSED: PollFlags = PollFlags::RDHUP;
+#[cfg(not(target_os = "linux"))]
+const HALF_CLOSED: PollFlags = PollFlags::empty();
+
+/// Says whether the other end of a pipe or a socket was closed, whether all was read that came before or not.
+fn is_closed(fd: impl AsFd) -> bool {
+    let closed = PollFlags::HUP | PollFlags::ERR | HALF_CLOSED;
+    let mut polled = [PollFd::new(&fd, HALF_CLOSED)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // Who cannot be asked is there.
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(closed)
 }
 
 fn input_of(fd: OwnedFd) -> io::Result<Input> {
@@ -242,6 +284,20 @@ mod tests {
         }
         assert!(waits(&shared.0) && waits(&shared.1));
         assert_eq!(reading.await.expect("it ends"), [much.clone(), much]);
+    }
+
+    #[test]
+    fn whoever_closed_its_side_is_seen_to_before_all_is_read() {
+        let (reader, mut writer) = io::pipe().expect("there are pipes");
+        writer.write_all(b"some").expect("there is room");
+        assert!(!is_closed(&reader));
+        drop(writer);
+        assert!(is_closed(&reader));
+        let (ours, mut theirs) = UnixStream::pair().expect("there are sockets");
+        theirs.write_all(b"some").expect("there is room");
+        assert!(!is_closed(&ours));
+        drop(theirs);
+        assert!(is_closed(&ours));
     }
 
     #[test]

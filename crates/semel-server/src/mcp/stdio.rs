@@ -1,7 +1,11 @@
 //! The client at our standard input and output.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use semel::core::identity::Observation;
@@ -31,8 +35,14 @@ const LOOKS: [Duration; 4] = [
     Duration::from_secs(2),
 ];
 
-/// Says how many bytes of what was written wait to be read; `None` where that cannot be known.
-pub(crate) type Unread = Arc<dyn Fn() -> Option<usize> + Send + Sync>;
+/// What can be seen of a client beside what it says.
+pub(crate) trait Sight: fmt::Debug + Send + Sync {
+    /// Returns how many bytes of what was written wait to be read; `None` where that cannot be known.
+    fn unread(&self) -> Option<u64>;
+
+    /// Says whether it has closed its side, read to there or not.
+    fn is_closed(&self) -> bool;
+}
 
 /// A client that speaks in lines.
 pub(crate) struct Stdio {
@@ -46,20 +56,15 @@ pub(crate) struct Stdio {
 const BATCH_MAX: usize = 64 * 1024;
 
 /// The calls of this client that the gateway has in hand, and those that were answered.
-#[derive(Default)]
 struct Calls {
     open: Mutex<HashMap<String, Arc<InHand>>>,
-    answered: Mutex<Answered>,
+    /// Those whose receipt is to be proved, the oldest first, and where their answers end in all that is written.
+    answered: Mutex<VecDeque<(u64, Arc<InHand>)>>,
+    /// How many bytes were written. Held while some are: what the client has read is told from it.
+    written: Mutex<u64>,
     /// Says that there are answers whose receipt is to be proved.
     flushed: Notify,
-}
-
-/// The calls that were answered, the oldest first.
-#[derive(Default)]
-struct Answered {
-    calls: VecDeque<Arc<InHand>>,
-    /// How many of them, from the oldest on, are written whole; the others are about to be.
-    written: usize,
+    sight: Arc<dyn Sight>,
 }
 
 /// Something to be written.
@@ -75,7 +80,7 @@ pub(crate) async fn serve<R, W>(
     gateway: Arc<Gateway>,
     session: Arc<Session>,
     unasked: mpsc::Receiver<Message>,
-    (input, output, unread): (R, W, Unread),
+    (input, output, sight): (R, W, Arc<dyn Sight>),
     stop: impl Future<Output = ()>,
     drain: Duration,
     end: impl Future<Output = ()>,
@@ -84,9 +89,9 @@ pub(crate) async fn serve<R, W>(
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let (out, waiting) = mpsc::channel(WAITING_MAX);
-    let calls = Arc::new(Calls::default());
+    let calls = Arc::new(Calls::new(sight));
     let mut writing = tokio::spawn(write(output, waiting, unasked, Arc::clone(&calls)));
-    let looking = tokio::spawn(look(Arc::clone(&calls), Arc::clone(&unread)));
+    let looking = tokio::spawn(look(Arc::clone(&calls)));
     let mut client = Stdio {
         gateway,
         session,
@@ -115,8 +120,8 @@ pub(crate) async fn serve<R, W>(
         writing.abort();
     }
     looking.abort();
-    calls.prove(&unread);
-    for call in locked(&calls.answered).take() {
+    calls.prove(Observation::Acknowledged);
+    for (_, call) in locked(&calls.answered).drain(..) {
         // It changes nothing where the receipt is proved.
         call.see(Observation::Closed);
     }
@@ -210,38 +215,51 @@ impl Stdio {
 }
 
 impl Calls {
-    /// Takes note that the client sent something after it was answered.
-    fn went_on(&self) {
-        for call in locked(&self.answered).take() {
-            call.see(Observation::WentOn);
+    fn new(sight: Arc<dyn Sight>) -> Self {
+        Self {
+            open: Mutex::default(),
+            answered: Mutex::default(),
+            written: Mutex::default(),
+            flushed: Notify::new(),
+            sight,
         }
+    }
+
+    /// Takes note that the client sent something, after what it had read by then.
+    fn went_on(&self) {
+        let proved = match self.prove(Observation::WentOn) {
+            Some(read) => read,
+            // Nobody can tell what it has read: it is believed to read what it is sent.
+            None => {
+                let written = *locked(&self.written);
+                self.see_until(written, Observation::WentOn);
+                written
+            }
+        };
+        locked(&self.answered).retain(|(end, _)| *end > proved);
     }
 
     /// Takes note that the client cancelled what it was answered already.
     fn retract(&self, id: &str) {
-        let retracted = locked(&self.answered).remove(|call| call.id() == id);
-        if let Some(call) = retracted {
+        let mut answered = locked(&self.answered);
+        let at = answered.iter().position(|(_, call)| call.id() == id);
+        if let Some((_, call)) = at.and_then(|at| answered.remove(at)) {
             call.see(Observation::Cancelled);
         }
     }
 
-    /// Takes note that a call is about to be answered.
-    fn answering(&self, call: Arc<InHand>) {
+    /// Takes note that a call is about to be answered, and where its answer will end.
+    fn answering(&self, end: u64, call: Arc<InHand>) {
+        if self.sight.is_closed() {
+            // Whether it reads on or not, it has given the call up: it left before there was an answer.
+            call.see(Observation::Closed);
+        }
         call.see(Observation::Written);
         let mut answered = locked(&self.answered);
-        if answered.calls.len() == UNPROVED_MAX {
-            answered.remove(|_| true);
+        if answered.len() == UNPROVED_MAX {
+            answered.pop_front();
         }
-        answered.calls.push_back(call);
-    }
-
-    /// Takes note that everything was written that was to be.
-    fn wrote(&self) {
-        let mut answered = locked(&self.answered);
-        answered.written = answered.calls.len();
-        if answered.written > 0 {
-            self.flushed.notify_one();
-        }
+        answered.push_back((end, call));
     }
 
     /// Takes note that the client closed its side before these were answered.
@@ -251,42 +269,29 @@ impl Calls {
         }
     }
 
-    /// Takes note of those that the client has read, if nothing waits to be read; returns whether that was so.
-    fn prove(&self, unread: &Unread) -> Option<bool> {
-        // Before it is asked: what is written meanwhile is not proved by it.
-        let written: Vec<_> = {
-            let answered = locked(&self.answered);
-            answered
-                .calls
-                .iter()
-                .take(answered.written)
-                .cloned()
-                .collect()
+    /// Takes note of those answers that the client has read whole; returns how far it has read all that was
+    /// written, `None` where nobody can tell.
+    fn prove(&self, proof: Observation) -> Option<u64> {
+        let read = {
+            let written = locked(&self.written);
+            written.saturating_sub(self.sight.unread()?)
         };
-        let is_read = unread()? == 0;
-        if is_read {
-            // They stay: a cancel that comes after all takes it back.
-            for call in written {
-                call.see(Observation::Acknowledged);
-            }
-        }
-        Some(is_read)
-    }
-}
-
-impl Answered {
-    fn take(&mut self) -> VecDeque<Arc<InHand>> {
-        self.written = 0;
-        std::mem::take(&mut self.calls)
+        self.see_until(read, proof);
+        Some(read)
     }
 
-    /// Takes out the first one that is meant.
-    fn remove(&mut self, is_meant: impl FnMut(&Arc<InHand>) -> bool) -> Option<Arc<InHand>> {
-        let at = self.calls.iter().position(is_meant)?;
-        if at < self.written {
-            self.written -= 1;
+    /// They stay: a cancel that comes after all takes it back.
+    fn see_until(&self, read: u64, proof: Observation) {
+        for (_, call) in locked(&self.answered)
+            .iter()
+            .take_while(|(end, _)| *end <= read)
+        {
+            call.see(proof);
         }
-        self.calls.remove(at)
+    }
+
+    fn last_answer(&self) -> Option<u64> {
+        locked(&self.answered).back().map(|(end, _)| *end)
     }
 }
 
@@ -316,11 +321,11 @@ async fn write<W: AsyncWrite + Unpin>(
                 break;
             }
         }
-        let mut written = 0;
-        match batch.write(&mut output, &mut written).await {
-            Ok(()) => calls.wrote(),
+        match batch.write(&mut output, &calls).await {
+            Ok(()) => calls.flushed.notify_one(),
             Err(error) => {
                 tracing::warn!(%error, "the client cannot be written to");
+                let written = *locked(&calls.written);
                 for (_, call) in batch.ends.iter().filter(|(end, _)| *end > written) {
                     call.see(Observation::NotWritten);
                 }
@@ -336,9 +341,11 @@ async fn write<W: AsyncWrite + Unpin>(
 /// What is written at once.
 #[derive(Default)]
 struct Batch {
+    /// Where it begins in all that is written.
+    start: u64,
     bytes: Vec<u8>,
     /// The calls that are answered in it, and where their answers end.
-    ends: Vec<(usize, Arc<InHand>)>,
+    ends: Vec<(u64, Arc<InHand>)>,
 }
 
 impl Batch {
@@ -350,28 +357,38 @@ impl Batch {
         self.bytes.extend_from_slice(message.bytes());
         self.bytes.push(b'\n');
         if let Some(call) = call {
+            let end = self.start + self.bytes.len() as u64;
             // Before it is: a client is quick to answer, and its next message is the proof of this one.
-            calls.answering(Arc::clone(&call));
-            self.ends.push((self.bytes.len(), call));
+            calls.answering(end, Arc::clone(&call));
+            self.ends.push((end, call));
         }
     }
 
-    /// Writes all of it, and says how much of it was written, whatever happens.
+    /// Writes all of it, and counts what is written, whatever happens.
     async fn write<W: AsyncWrite + Unpin>(
         &self,
         output: &mut W,
-        written: &mut usize,
+        calls: &Calls,
     ) -> std::io::Result<()> {
-        while *written < self.bytes.len() {
-            match output.write(&self.bytes[*written..]).await? {
+        let mut rest = self.bytes.as_slice();
+        while !rest.is_empty() {
+            let count = poll_fn(|context| {
+                // The client may have read it before we hear that it is written.
+                let mut written = locked(&calls.written);
+                let count = ready!(Pin::new(&mut *output).poll_write(context, rest))?;
+                *written += count as u64;
+                Poll::Ready(std::io::Result::Ok(count))
+            });
+            match count.await? {
                 0 => return Err(std::io::ErrorKind::WriteZero.into()),
-                count => *written += count,
+                count => rest = &rest[count..],
             }
         }
         output.flush().await
     }
 
     fn clear(&mut self) {
+        self.start += self.bytes.len() as u64;
         self.ends.clear();
         self.bytes.clear();
         // What one large message needed is not kept for the small ones.
@@ -380,14 +397,17 @@ impl Batch {
 }
 
 /// Looks now and then whether the client has read what was written.
-async fn look(calls: Arc<Calls>, unread: Unread) {
+async fn look(calls: Arc<Calls>) {
     loop {
         calls.flushed.notified().await;
+        let Some(last) = calls.last_answer() else {
+            continue;
+        };
         for pause in LOOKS {
             tokio::time::sleep(pause).await;
-            match calls.prove(&unread) {
-                Some(true) => break,
-                Some(false) => {}
+            match calls.prove(Observation::Acknowledged) {
+                Some(read) if read >= last => break,
+                Some(_) => {}
                 None => return,
             }
         }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::process::{Ended, Process};
+use super::http::cancelled;
 use super::message::{Kind, Message};
 use super::say;
 use super::upstream::{Headers, Lost, NotSent, Pending, Replies, Reply, Upstream};
@@ -84,6 +85,8 @@ enum Awaited {
     Gateway(mpsc::Sender<Reply>),
     /// The client: the answer goes the common way.
     Client,
+    /// The client, which has cancelled it: most servers say nothing any more.
+    GivenUp,
 }
 
 #[derive(Debug, Default)]
@@ -285,6 +288,9 @@ impl Upstream for Child {
                     .await_answer(id, Awaited::Client)
                     .map_err(Lost)?;
             }
+            if let Some(id) = cancelled(message) {
+                self.shared.give_up(&id);
+            }
             let sent = self.send(message).await;
             sent.map_err(|unsent| {
                 if let Some(id) = id {
@@ -306,6 +312,7 @@ impl Shared {
             awaited.retain(|_, by| match by {
                 Awaited::Gateway(sender) => !sender.is_closed(),
                 Awaited::Client => true,
+                Awaited::GivenUp => false,
             });
         }
         if awaited.len() >= AWAITED_MAX {
@@ -320,6 +327,13 @@ impl Shared {
         }
         awaited.insert(id.to_owned(), by);
         Ok(())
+    }
+
+    /// Takes note that the client cancelled what was passed on.
+    fn give_up(&self, id: &str) {
+        if let Some(by @ Awaited::Client) = locked(&self.awaited).get_mut(id) {
+            *by = Awaited::GivenUp;
+        }
     }
 
     /// Hands on what the child said; returns when there is room for more.
@@ -338,7 +352,7 @@ impl Shared {
                 // Whoever asked may be gone.
                 drop(sender.try_send(Reply::Answer(message, Headers::default())));
             }
-            Some(Awaited::Client) => self.say(message).await,
+            Some(Awaited::Client | Awaited::GivenUp) => self.say(message).await,
             None => {
                 let id = message.id().unwrap_or("null");
                 tracing::warn!(id, "the server answered what nobody asked, or twice");
@@ -360,6 +374,7 @@ impl Shared {
                     drop(sender.try_send(Reply::Lost(Lost(why.to_owned()))));
                 }
                 Awaited::Client => self.say(say::server_gone(&id, why)).await,
+                Awaited::GivenUp => {}
             }
         }
     }
@@ -367,4 +382,33 @@ impl Shared {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that says nothing of what was cancelled would be full one day.
+    #[tokio::test]
+    async fn what_the_client_cancelled_makes_room() {
+        let command = Command {
+            program: "sh".to_owned(),
+            arguments: ["-c", "exec cat > /dev/null"].map(str::to_owned).to_vec(),
+            environment: Environment::default(),
+        };
+        let (unasked, _said) = mpsc::channel(1);
+        let child = Child::new(command, unasked);
+        let none = Headers::default();
+        for id in 0..=AWAITED_MAX {
+            let request = Message::request(&id.to_string(), "ping", "{}").expect("it is one");
+            let told = child.tell(&request, &none).await;
+            told.expect("there is room");
+            let cancel = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+            );
+            let cancel = Message::read(cancel).expect("it is one");
+            child.tell(&cancel, &none).await.expect("it reads");
+        }
+        child.end().await;
+    }
 }
