@@ -118,6 +118,7 @@ fn what_is_not_read_is_not_delivered_by_the_next_message() {
     say(
         json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "charge", "arguments": order()}}),
     );
+    setup.desk.wait_for_effects(1);
     wait_until("it is recorded", || {
         setup
             .records()
