@@ -254,6 +254,18 @@ fn pinned(setup: &Setup, tool: &str) -> Vec<String> {
     keys.collect()
 }
 
+/// The same call elsewhere is another payment, though the server knows both of its callers by one account.
+#[test]
+fn two_ledgers_never_pin_the_same_key() {
+    let keys = [(); 2].map(|()| {
+        let setup = configured("[mcp.tools.pay]\ninject = \"/idempotency_key\"\n");
+        setup.client().call("pay", &json!({"order_id": "o-7"}));
+        pinned(&setup, "pay")
+    });
+    assert_eq!(keys.each_ref().map(Vec::len), [1, 1]);
+    assert_ne!(keys[0], keys[1]);
+}
+
 /// Another client, another gateway: the attempts of one call carry one key, and other calls others.
 #[test]
 fn a_pinned_key_stays_the_same_over_attempts_and_gateways() {

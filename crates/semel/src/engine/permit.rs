@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use semel_core::ledger::{AttemptKind, Command, Fence, Grant, Renew, Reply, Settle, Spec};
-use semel_core::{AttemptId, Effect, Key, Lease, Note, Outcome, Payload, Probe, Verdict};
+use semel_core::ledger::{AttemptKind, Command, Fence, Grant, Record, Renew, Reply, Settle, Spec};
+use semel_core::{AttemptId, Digest, Effect, Key, Lease, Note, Outcome, Payload, Probe, Verdict};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -143,6 +143,24 @@ impl Permit {
         let state = self.held.lock();
         let operation = state.current.record()?.operation()?;
         operation.spec.probe.clone()
+    }
+
+    /// Returns a key for an upstream that honours keys: the same for every attempt of this operation, and that of no
+    /// other one, in this ledger or elsewhere, whatever its key and namespace are.
+    #[must_use]
+    pub fn upstream_key(&self) -> String {
+        let state = self.held.lock();
+        let operation = state.current.record().and_then(Record::operation);
+        // Two ledgers may know the same key; they did not make it in the same microsecond.
+        let created_at = operation.map_or(0, |operation| operation.created_at.0);
+        let mut hex = Digest::of_parts(&[
+            b"semel-upstream-key\0",
+            &self.held.subject.hash.0.0,
+            &created_at.to_be_bytes(),
+        ])
+        .hex();
+        hex.truncate(32);
+        format!("semel-{hex}")
     }
 
     /// Returns until when an effect may be started; it moves while the lease is renewed.

@@ -271,7 +271,7 @@ impl Gateway {
         exchange: &Exchange,
     ) -> Round {
         let to = call.to(self);
-        let pinned = pinned(permit.key());
+        let pinned = permit.upstream_key();
         let pin = call
             .policy
             .inject
@@ -407,13 +407,6 @@ impl Gateway {
         }
         answer::not_begun(&to, &call.identity, error)
     }
-}
-
-/// Returns the value that a server's own key is pinned to: the same for all attempts of one operation.
-pub(super) fn pinned(key: &Key) -> String {
-    let mut hex = semel::core::Digest::of(key.as_str().as_bytes()).hex();
-    hex.truncate(32);
-    format!("semel-{hex}")
 }
 
 /// Says what is known of the operation that a call was judged to be for.

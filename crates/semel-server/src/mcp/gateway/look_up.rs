@@ -12,7 +12,7 @@ use super::super::message::{Kind, Message, quoted};
 use super::super::say;
 use super::super::upstream::Reply;
 use super::super::verify::Proof;
-use super::call::{Call, Round, known, pinned};
+use super::call::{Call, Round, known};
 use super::{Exchange, Gateway};
 
 /// How long a server may take to say whether something happened.
@@ -82,7 +82,7 @@ impl Gateway {
         let verify = verify.ok_or("no verify tool is configured any more")?;
         let arguments = call.ask.arguments.as_deref().unwrap_or("{}");
         let arguments = verify
-            .arguments(arguments, &pinned(permit.key()))
+            .arguments(arguments, &permit.upstream_key())
             .map_err(|error| error.to_string())?;
         let request = self.own_call(call, &verify.tool, &arguments)?;
         let headers = call.asked.headers.for_another();
