@@ -6,7 +6,7 @@
 //!                                  └──▶ Doorway ──▶ Engine
 //! ```
 //!
-//! Several servers behind one gateway are a [`Union`], which is an upstream like any other.
+//! Several servers behind one gateway are a `Union`, which is an upstream like any other.
 
 mod admin;
 mod answer;
