@@ -12,6 +12,7 @@ mod door;
 mod feed;
 mod http;
 mod listener;
+mod locked;
 pub mod mcp;
 mod metrics;
 mod notify;

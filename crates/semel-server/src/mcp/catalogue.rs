@@ -1,7 +1,7 @@
 //! The servers behind the gateway: what each is called, how it is treated, and the tools that it listed.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use semel::Class;
 
@@ -9,6 +9,7 @@ use super::admin;
 use super::listed::Listed;
 use super::policy::UpstreamPolicy;
 use super::union::names::{Found, Names, Place};
+use crate::locked::locked;
 
 /// The most tools of one server that are remembered.
 const TOOLS_MAX: usize = 10_000;
@@ -163,8 +164,4 @@ impl Catalogue {
             &reserved,
         );
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

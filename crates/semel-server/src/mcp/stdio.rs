@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use super::lines::{Line, Lines};
 use super::message::{Kind, Message};
 use super::say;
 use super::upstream::{Headers, WAITING_MAX};
+use crate::locked::locked;
 use crate::proof::Witness as _;
 
 /// The most answers whose receipt is still to be proved.
@@ -412,8 +413,4 @@ async fn look(calls: Arc<Calls>) {
             }
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

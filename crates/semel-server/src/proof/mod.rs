@@ -18,7 +18,7 @@ mod tests;
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) use self::stream::Watched;
 
 use self::body::Given;
+use crate::locked::locked;
 use crate::socket::Look;
 
 /// The first pause between two looks; each further one is twice as long.
@@ -331,8 +332,4 @@ impl Inner {
             None => Proved::Over,
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@ mod process;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -18,6 +18,7 @@ use super::http::cancelled;
 use super::message::{Kind, Message};
 use super::say;
 use super::upstream::{Headers, Lost, NotSent, Pending, Replies, Reply, Upstream};
+use crate::locked::locked;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -378,10 +379,6 @@ impl Shared {
             }
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

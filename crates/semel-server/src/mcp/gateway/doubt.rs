@@ -12,7 +12,8 @@ use super::super::ask::{Ask, Era};
 use super::super::message::{Kind, Message};
 use super::super::seal::Purpose;
 use super::call::{Call, Round, known};
-use super::{Gateway, Session, locked};
+use super::{Gateway, Session};
+use crate::locked::locked;
 
 /// How long a person may think about whether something happened.
 const QUESTION_FOR: Duration = Duration::from_secs(10 * 60);

@@ -16,7 +16,7 @@ pub(crate) use self::lead::named;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use semel::core::identity::Observation;
@@ -34,6 +34,7 @@ use super::say;
 use super::seal::Seal;
 use super::union::names::Found;
 use super::upstream::{Pending, Upstream};
+use crate::locked::locked;
 use crate::proof::Witness;
 
 /// How long an identical call waits for the one that runs, unless told otherwise: less than the minute
@@ -404,8 +405,4 @@ impl Desk for Gateway {
 /// Returns the tool that a call names.
 fn tool_name(request: &Message) -> Option<String> {
     edit::text(request.params()?, &["name"])
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

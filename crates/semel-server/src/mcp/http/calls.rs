@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
 use super::desk::Call;
-use super::locked;
+use crate::locked::locked;
 
 /// How many calls there are before it is looked for the first time which of them are over.
 const FEW: usize = 1_024;

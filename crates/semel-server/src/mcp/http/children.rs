@@ -12,12 +12,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::answering;
+use super::cancelled;
 use super::desk::Desk;
 use super::front::{By, Came, Front, Refused};
 use super::headers::{self, HEADER_MISMATCH, SESSION, VERSION};
 use super::routes::UNREAD_MAX;
 use super::visit::Visit;
-use super::{cancelled, locked};
+use crate::locked::locked;
 use crate::mcp::message::{Kind, Message};
 use crate::mcp::upstream::{Pending, Upstream};
 

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::headers::{self, SESSION, VERSION};
-use super::locked;
 use super::upstream::Shared;
+use crate::locked::locked;
 use crate::mcp::message::{Kind, Message};
 use crate::mcp::upstream::{Headers, Reply};
 

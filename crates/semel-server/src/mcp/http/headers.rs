@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::locked;
+use crate::locked::locked;
 use crate::mcp::edit;
 use crate::mcp::message::Message;
 

@@ -21,7 +21,6 @@ pub(super) mod upstream;
 mod visit;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -79,8 +78,4 @@ fn same_id(left: &str, right: &str) -> bool {
             (Ok(left), Ok(right)) => left == right,
             _ => false,
         }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

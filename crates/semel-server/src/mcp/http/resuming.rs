@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::desk::Call;
 use super::headers::{LAST_EVENT, VERSION};
-use super::locked;
+use crate::locked::locked;
 
 /// How our ids begin; all others are the server's.
 const PREFIX: &str = "semel-event-";

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::locked;
+use crate::locked::locked;
 use crate::mcp::edit;
 use crate::mcp::message::{Kind, Message};
 

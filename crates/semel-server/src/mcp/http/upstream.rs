@@ -18,7 +18,8 @@ use tokio::task::AbortHandle;
 use super::conversation::Conversation;
 use super::headers::{self, Learned};
 use super::reading::Reading;
-use super::{answer, cancelled, failure, locked};
+use super::{answer, cancelled, failure};
+use crate::locked::locked;
 use crate::mcp::message::{Kind, Message};
 use crate::mcp::upstream::{
     Headers, Lost, NotSent, Pending, Refusal, Replies, Reply, Upstream, WAITING_MAX,

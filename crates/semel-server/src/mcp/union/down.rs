@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 
 use super::super::edit;
 use super::super::message::{Kind, Message};
-use super::locked;
 use super::merge::both;
+use crate::locked::locked;
 
 /// The most questions of servers that wait for the client; the oldest are forgotten beyond it, and their servers get no
 /// answer.

@@ -12,7 +12,8 @@ use super::super::message::{Kind, Message, quoted};
 use super::super::say;
 use super::names::{Found, Names};
 use super::part::{Lists, Part};
-use super::{Shared, is_modern, locked, merge, of_client};
+use super::{Shared, is_modern, merge, of_client};
+use crate::locked::locked;
 
 /// The most pages of one server's list.
 const PAGES_MAX: usize = 100;

@@ -22,7 +22,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -36,6 +36,7 @@ use super::http::cancelled;
 use super::http::children::Server;
 use super::message::{Kind, Message};
 use super::upstream::{Headers, Lost, NotSent, Pending, Replies, Reply, Upstream};
+use crate::locked::locked;
 
 /// The most requests of a client that are under way at once, but for calls that act.
 const UNDER_WAY_MAX: usize = 1_024;
@@ -228,8 +229,4 @@ fn of_client(request: &Message) -> String {
 fn is_modern(request: &Message) -> bool {
     let version = ["_meta", "io.modelcontextprotocol/protocolVersion"];
     edit::get(request.params().unwrap_or("{}"), &version).is_some()
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

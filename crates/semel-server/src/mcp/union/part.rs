@@ -16,7 +16,8 @@ use super::super::upstream::{
 };
 use super::down::Down;
 use super::greet::{DISCOVER, GREETING_MAX, OTHER_VERSION};
-use super::{is_modern, locked, of_client};
+use super::{is_modern, of_client};
+use crate::locked::locked;
 
 /// The method of what marks a place among a server's messages; it never leaves the gateway.
 const MARK: &str = "semel/mark";

@@ -10,7 +10,8 @@ use super::greet::DISCOVER;
 use super::lists::What;
 use super::names::{Found, Place};
 use super::part::Part;
-use super::{Shared, is_modern, locked};
+use super::{Shared, is_modern};
+use crate::locked::locked;
 
 impl Shared {
     /// Answers a request.

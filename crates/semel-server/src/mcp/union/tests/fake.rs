@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::locked::locked;
 use crate::mcp::catalogue::{Catalogue, Served};
 use crate::mcp::http::children::Server;
 use crate::mcp::message::Message;
 use crate::mcp::policy::UpstreamPolicy;
-use crate::mcp::union::{Union, locked};
+use crate::mcp::union::Union;
 use crate::mcp::upstream::{Headers, Lost, NotSent, Pending, Replies, Reply, Upstream};
 
 /// Nothing here takes longer.
