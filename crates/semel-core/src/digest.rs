@@ -5,6 +5,7 @@ use core::fmt;
 use sha2::{Digest as _, Sha256};
 
 use crate::text::{Key, Namespace};
+use crate::time::Timestamp;
 
 /// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +66,23 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// A digest of what comes piece by piece, over time.
+#[derive(Clone, Debug, Default)]
+pub struct Hashing(Sha256);
+
+impl Hashing {
+    /// Takes the next piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// Returns the digest of all of them.
+    #[must_use]
+    pub fn finish(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
 /// The hash by which a store finds an operation: namespace and key, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyHash(pub Digest);
@@ -78,5 +96,20 @@ impl KeyHash {
             b"\0",
             key.as_str().as_bytes(),
         ]))
+    }
+
+    /// Returns a key for an upstream that honours keys: the same for every attempt of the operation that was made under
+    /// this hash at this time, and that of no other one, in this ledger or elsewhere. Two ledgers may know the same key;
+    /// they did not make it in the same microsecond.
+    #[must_use]
+    pub fn upstream_key(&self, created_at: Timestamp) -> String {
+        let mut hex = Digest::of_parts(&[
+            b"semel-upstream-key\0",
+            &self.0.0,
+            &created_at.0.to_be_bytes(),
+        ])
+        .hex();
+        hex.truncate(32);
+        format!("semel-{hex}")
     }
 }

@@ -80,10 +80,22 @@ impl Pointer {
     }
 
     /// Finds the value within canonical JSON; every part of that is canonical itself.
-    fn find<'a>(&self, canonical: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn find<'a>(&self, canonical: &'a [u8]) -> Option<&'a [u8]> {
         self.tokens
             .iter()
             .try_fold(canonical, |value, token| step(value, token))
+    }
+
+    /// Finds the innermost value that is there on the way.
+    pub(crate) fn nearest<'a>(&self, canonical: &'a [u8]) -> &'a [u8] {
+        let mut nearest = canonical;
+        for token in &self.tokens {
+            match step(nearest, token) {
+                Some(value) => nearest = value,
+                None => break,
+            }
+        }
+        nearest
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use semel::core::Found;
 use semel::core::canonical::{self, Limits};
 use semel::core::identity::Pointer;
 
@@ -43,17 +44,6 @@ pub enum VerifyError {
     /// The doubted call has no such argument.
     #[error("the call has no argument `{0}` to look it up by")]
     Missing(String),
-}
-
-/// What a verify tool's answer says of the doubted call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Proof {
-    /// It took effect.
-    Happened,
-    /// It did not.
-    DidNot,
-    /// Nobody knows yet.
-    Unclear,
 }
 
 impl Verify {
@@ -126,37 +116,21 @@ impl Verify {
     /// Reads the answer: its structured content, else its first text where that is JSON.
     ///
     /// A failure proves nothing, and neither does an answer that is not JSON, or that has no such place.
-    pub(crate) fn proof(&self, result: &str) -> Proof {
+    pub(crate) fn proof(&self, result: &str) -> Found {
         if edit::is_true(result, &["isError"]) {
-            return Proof::Unclear;
+            return Found::Unclear;
         }
         let structured = edit::get(result, &["structuredContent"]).map(str::to_owned);
         let told = structured.or_else(|| edit::text(result, &["content", "0", "text"]));
         let limits = Limits::default();
         let told = told.and_then(|it| canonical::canonicalize(it.as_bytes(), &limits).ok());
-        let Some(told) = told.and_then(|it| String::from_utf8(it).ok()) else {
-            return Proof::Unclear;
-        };
-        let happened = match (&self.expected, edit::get(&told, self.pointer.tokens())) {
-            (Some(expected), Some(found)) => expected == found,
-            (None, Some(found)) => !matches!(found, "null" | "false" | "0" | "\"\"" | "[]" | "{}"),
-            (_, None) if self.is_searched(&told) => false,
-            (_, None) => return Proof::Unclear,
-        };
-        if happened {
-            Proof::Happened
-        } else {
-            Proof::DidNot
-        }
-    }
-
-    /// Says whether an answer without the place that is looked at says that there is nothing: a list is
-    /// shorter, or null stands where something would be. A member that is missing may be misspelt here.
-    fn is_searched(&self, told: &str) -> bool {
-        let tokens = self.pointer.tokens();
-        let above = (0..tokens.len()).rev().map(|count| &tokens[..count]);
-        let nearest = above.filter_map(|tokens| edit::get(told, tokens)).next();
-        nearest.is_some_and(|value| value.starts_with('[') || value == "null")
+        told.map_or(Found::Unclear, |told| {
+            Found::of(
+                &told,
+                &self.pointer,
+                self.expected.as_deref().map(str::as_bytes),
+            )
+        })
     }
 }
 

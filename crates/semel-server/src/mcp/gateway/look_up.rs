@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use semel::core::Found;
 use semel::core::identity::{Identity, Observation};
 use semel::core::ledger::Record;
 use semel::{Effect, OnDoubt, Permit, Timestamp};
@@ -11,7 +12,6 @@ use super::super::edit;
 use super::super::message::{Kind, Message, quoted};
 use super::super::say;
 use super::super::upstream::Reply;
-use super::super::verify::Proof;
 use super::call::{Call, Round, known};
 use super::{Exchange, Gateway};
 
@@ -39,10 +39,10 @@ impl Gateway {
         let to = call.to(self);
         let (proof, said) = match self.proof(call, &permit).await {
             Ok(found) => found,
-            Err(why) => (Proof::Unclear, why),
+            Err(why) => (Found::Unclear, why),
         };
         let ended = match proof {
-            Proof::Happened => {
+            Found::Happened => {
                 let effect = call.policy.effect.unwrap_or(Effect::Updated);
                 let payload = say::looked_up(
                     to.tool,
@@ -51,8 +51,8 @@ impl Gateway {
                 );
                 permit.finish(true, effect, Some(payload)).await
             }
-            Proof::DidNot => permit.not_done("it was looked up: it did not happen").await,
-            Proof::Unclear => permit.unknown(format!("it was looked up: {said}")).await,
+            Found::DidNot => permit.not_done("it was looked up: it did not happen").await,
+            Found::Unclear => permit.unknown(format!("it was looked up: {said}")).await,
         };
         let receipt = match ended {
             Ok(receipt) => receipt,
@@ -64,11 +64,11 @@ impl Gateway {
         let known = known(&receipt, identity);
         let now = self.engine.store().now();
         match proof {
-            Proof::Happened => {
+            Found::Happened => {
                 Round::over(answer::replay(&to, &known, answer::Outcome::Replayed, now))
             }
-            Proof::DidNot => Round::Again,
-            Proof::Unclear => {
+            Found::DidNot => Round::Again,
+            Found::Unclear => {
                 exchange.see(Observation::PutOff);
                 let doubt = answer::Doubt::earlier(&to, &receipt);
                 Round::over(answer::in_doubt(&to, &known, &doubt))
@@ -77,7 +77,7 @@ impl Gateway {
     }
 
     /// Calls the verify tool, which only reads; returns what it proves and what it said.
-    async fn proof(&self, call: &Call<'_>, permit: &Permit) -> Result<(Proof, String), String> {
+    async fn proof(&self, call: &Call<'_>, permit: &Permit) -> Result<(Found, String), String> {
         let verify = call.policy.verify.as_ref();
         let verify = verify.ok_or("no verify tool is configured any more")?;
         let arguments = call.ask.arguments.as_deref().unwrap_or("{}");

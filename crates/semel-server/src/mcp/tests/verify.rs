@@ -1,7 +1,7 @@
 use semel::core::identity::Pointer;
 
-use crate::mcp::verify::Proof;
 use crate::mcp::{Verify, VerifyError};
+use semel::core::Found;
 
 fn verify(arguments: &str, pointer: &str, expected: Option<&str>) -> Result<Verify, VerifyError> {
     Verify::new("find", arguments, Pointer::new(pointer).unwrap(), expected)
@@ -55,81 +55,81 @@ fn an_answer_proves_what_it_says_and_nothing_more() {
         (
             &any,
             r#"{"structuredContent":{"orders":[{"id":7}]}}"#,
-            Proof::Happened,
+            Found::Happened,
         ),
         (
             &any,
             r#"{"structuredContent":{"orders":[]}}"#,
-            Proof::DidNot,
+            Found::DidNot,
         ),
         (
             &any,
             r#"{"structuredContent":{"orders":[{"id":null}]}}"#,
-            Proof::DidNot,
+            Found::DidNot,
         ),
         (
             &any,
             r#"{"structuredContent":{"orders":[{"id":0.0}]}}"#,
-            Proof::DidNot,
+            Found::DidNot,
         ),
         (
             &any,
             r#"{"content":[{"type":"text","text":"{\"orders\":[{\"id\":\"a\"}]}"}]}"#,
-            Proof::Happened,
+            Found::Happened,
         ),
         (
             &any,
             r#"{"content":[{"type":"text","text":"no orders found"}]}"#,
-            Proof::Unclear,
+            Found::Unclear,
         ),
-        (&any, r#"{"content":[]}"#, Proof::Unclear),
+        (&any, r#"{"content":[]}"#, Found::Unclear),
         (
             &any,
             r#"{"structuredContent":{"orders":null}}"#,
-            Proof::DidNot,
+            Found::DidNot,
         ),
         (
             &any,
             r#"{"structuredContent":{"found":[]}}"#,
-            Proof::Unclear,
+            Found::Unclear,
         ),
         (
             &any,
             r#"{"structuredContent":{"orders":[{"number":7}]}}"#,
-            Proof::Unclear,
+            Found::Unclear,
         ),
         (
             &any,
             r#"{"structuredContent":{"orders":"none"}}"#,
-            Proof::Unclear,
+            Found::Unclear,
         ),
-        (&paid, r#"{"structuredContent":{}}"#, Proof::Unclear),
+        (&paid, r#"{"structuredContent":{}}"#, Found::Unclear),
         (
             &any,
             r#"{"isError":true,"structuredContent":{"orders":[]}}"#,
-            Proof::Unclear,
+            Found::Unclear,
         ),
         (
             &any,
             r#"{"isError":true,"structuredContent":{"orders":[{"id":7}]}}"#,
-            Proof::Unclear,
+            Found::Unclear,
         ),
         (
             &any,
             r#"{"resultType":"input_required","inputRequests":{}}"#,
-            Proof::Unclear,
+            Found::Unclear,
         ),
         (
             &paid,
             r#"{"structuredContent":{"state":"paid"}}"#,
-            Proof::Happened,
+            Found::Happened,
         ),
         (
             &paid,
             r#"{"structuredContent":{"state":"open"}}"#,
-            Proof::DidNot,
+            Found::DidNot,
         ),
-        (&ten, r#"{"structuredContent":{"n":10.0}}"#, Proof::Happened),
+        (&ten, r#"{"structuredContent":{"n":10.0}}"#, Found::Happened),
     ] {
         assert_eq!(verify.proof(result), proof, "{result}");
     }

@@ -1,0 +1,3 @@
+mod body;
+mod key_field;
+mod profile;
