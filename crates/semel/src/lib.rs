@@ -33,6 +33,8 @@ mod error;
 mod events;
 mod hold;
 pub mod holder;
+#[cfg(feature = "http")]
+pub mod http;
 mod receipt;
 #[cfg(feature = "remote")]
 pub mod remote;

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use semel_core::ledger::{AttemptKind, Command, Fence, Grant, Record, Renew, Reply, Settle, Spec};
-use semel_core::{AttemptId, Digest, Effect, Key, Lease, Note, Outcome, Payload, Probe, Verdict};
+use semel_core::{
+    AttemptId, Effect, Key, Lease, Note, Outcome, Payload, Probe, Timestamp, Verdict,
+};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -151,16 +153,8 @@ impl Permit {
     pub fn upstream_key(&self) -> String {
         let state = self.held.lock();
         let operation = state.current.record().and_then(Record::operation);
-        // Two ledgers may know the same key; they did not make it in the same microsecond.
-        let created_at = operation.map_or(0, |operation| operation.created_at.0);
-        let mut hex = Digest::of_parts(&[
-            b"semel-upstream-key\0",
-            &self.held.subject.hash.0.0,
-            &created_at.to_be_bytes(),
-        ])
-        .hex();
-        hex.truncate(32);
-        format!("semel-{hex}")
+        let created_at = operation.map_or(Timestamp(0), |operation| operation.created_at);
+        self.held.subject.hash.upstream_key(created_at)
     }
 
     /// Returns until when an effect may be started; it moves while the lease is renewed.

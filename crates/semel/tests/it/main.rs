@@ -8,6 +8,7 @@ mod differential;
 mod door;
 mod effects;
 mod engine;
+mod guard;
 mod postgres;
 mod postgres_docs;
 mod postgres_failover;

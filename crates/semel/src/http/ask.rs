@@ -1,0 +1,207 @@
+//! What a request asks for: read before anything is claimed.
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use semel_core::http::{Extent, read_key};
+use semel_core::identity::{BusinessKey, Call, ClientText, Door, InFlight, Pointer, Scope};
+use semel_core::{Class, Key};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::Caller;
+use super::received::Received;
+use super::refusal::Refusal;
+use super::rules::{Keyless, Rules};
+
+/// Asks what would happen, without anything happening.
+pub(super) const DRY_RUN: HeaderName = HeaderName::from_static("semel-dry-run");
+
+/// How SDKs say that a request is a retry: how many times it was tried before.
+const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
+
+/// How a request is treated, as its head tells.
+#[derive(Debug)]
+pub(super) enum Treatment {
+    /// It goes on as it is.
+    Pass,
+    /// It takes effect once.
+    Guard {
+        class: Class,
+        /// The key that its caller gave.
+        key: Option<ClientText>,
+    },
+}
+
+impl Rules {
+    /// Reads from the head of a request how it is treated.
+    pub(super) fn treatment(&self, parts: &Parts) -> Result<Treatment, Refusal> {
+        let Some(class) = self.profile.class(parts.method.as_str()) else {
+            return Ok(Treatment::Pass);
+        };
+        let key = self.key(&parts.headers)?;
+        if key.is_none() {
+            let is_required = self.profile.requires_key || self.keyless == Keyless::Require;
+            match self.keyless {
+                _ if is_required => {
+                    return Err(Refusal::missing_key(&self.profile, &self.key_headers));
+                }
+                Keyless::Pass => return Ok(Treatment::Pass),
+                Keyless::Derive | Keyless::Require => {}
+            }
+        }
+        Ok(Treatment::Guard { class, key })
+    }
+
+    /// Reads the key that a caller gave.
+    fn key(&self, headers: &HeaderMap) -> Result<Option<ClientText>, Refusal> {
+        let mut found = None;
+        for name in &self.key_headers {
+            let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+            let key = read_key(lines, self.profile.spelling, Key::MAX_BYTES);
+            let key = key.map_err(|error| Refusal::invalid_key(name, &error))?;
+            if key.is_some() && found.is_some() {
+                return Err(Refusal::two_keys());
+            }
+            found = found.or(key);
+        }
+        let text = found.as_deref().map(ClientText::new).transpose();
+        text.map_err(|error| Refusal::invalid_key(&self.key_headers[0], &error))
+    }
+}
+
+/// Says whether a request only asks what would happen.
+pub(super) fn is_dry_run(headers: &HeaderMap) -> Result<bool, Refusal> {
+    let mut lines = headers.get_all(DRY_RUN).iter();
+    let said = lines.next().map(HeaderValue::as_bytes);
+    match (said, lines.next()) {
+        (None, _) | (Some(b"?0"), None) => Ok(false),
+        (Some(b"?1"), None) => Ok(true),
+        // Whoever asks for it must not get an effect for a slip of the pen.
+        (Some(_), _) => Err(Refusal::dry_run()),
+    }
+}
+
+/// A request that takes effect once.
+#[derive(Debug)]
+pub(super) struct Ask {
+    /// Who it is, as the doorway judges it.
+    pub(super) call: Call,
+    /// What the fingerprint is of.
+    pub(super) input: Vec<u8>,
+    pub(super) name: String,
+    pub(super) class: Class,
+}
+
+impl Ask {
+    /// Reads a request whose body is here.
+    pub(super) fn new(
+        rules: &Rules,
+        parts: &Parts,
+        caller: &Caller,
+        body: &Received,
+        class: Class,
+        key: Option<ClientText>,
+    ) -> Result<Self, Refusal> {
+        let named: Vec<(&str, &[u8])> = rules
+            .sameness
+            .headers
+            .iter()
+            .flat_map(|name| {
+                let values = parts.headers.get_all(name).iter();
+                values.map(|value| (name.as_str(), value.as_bytes()))
+            })
+            .collect();
+        let origin = host(parts).filter(|_| rules.sameness.host);
+        let request = semel_core::http::Request {
+            method: parts.method.as_str(),
+            origin,
+            path: parts.uri.path(),
+            query: parts.uri.query(),
+            headers: &named,
+        };
+        let extent = rules.profile.extent;
+        let target = match extent {
+            Extent::Upstream => rules.target.clone(),
+            Extent::Path => format!("{} {}", rules.target, parts.uri.path()),
+        };
+        let name = request.name();
+        let business = match &key {
+            Some(_) => None,
+            None => business(rules, parts, body, &name)?,
+        };
+        let call = Call {
+            door: Door::Proxy,
+            scope: Scope {
+                principal: caller.principal.clone(),
+                target,
+                conversation: None,
+            },
+            explicit: key,
+            call_id: None,
+            business,
+            fingerprint: request.fingerprint(extent, &body.digest),
+            in_flight: in_flight(&parts.headers),
+            repeat_of: None,
+        };
+        Ok(Self {
+            call,
+            input: request.input(extent, &body.digest),
+            name: name.to_string(),
+            class,
+        })
+    }
+}
+
+/// Says what becomes of a request while an identical one is under way: one that says that it is a retry joins it.
+fn in_flight(headers: &HeaderMap) -> InFlight {
+    let count = headers.get(RETRY_COUNT).and_then(|it| it.to_str().ok());
+    let count: Option<u32> = count.and_then(|count| count.trim().parse().ok());
+    match count {
+        Some(1..) => InFlight::Join,
+        Some(0) | None => Door::Proxy.in_flight(),
+    }
+}
+
+/// Returns the host that was asked for.
+fn host(parts: &Parts) -> Option<&str> {
+    let authority = parts.uri.authority().map(http::uri::Authority::as_str);
+    authority.or_else(|| parts.headers.get(header::HOST)?.to_str().ok())
+}
+
+/// Finds the key that is made of parts of a request.
+fn business(
+    rules: &Rules,
+    parts: &Parts,
+    body: &Received,
+    name: &semel_core::Label,
+) -> Result<Option<BusinessKey>, Refusal> {
+    let from = &rules.derive_from;
+    if from.headers.is_empty() && from.members.is_empty() {
+        return Ok(None);
+    }
+    // Headers and body are one document, so that pointers can name the parts of both.
+    let mut headers = Map::new();
+    let mut pointers = Vec::new();
+    for name in &from.headers {
+        if let Some(value) = parts.headers.get(name) {
+            let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            headers.insert(name.as_str().to_owned(), Value::String(text));
+        }
+        pointers.push(format!("/headers/{name}"));
+    }
+    pointers.extend(
+        from.members
+            .iter()
+            .map(|it| format!("/body{}", it.as_str())),
+    );
+    let pointers: Result<Vec<_>, _> = pointers.iter().map(|it| Pointer::new(it)).collect();
+    let pointers = pointers.map_err(|error| Refusal::input(error.to_string()))?;
+    let body = body.bytes().and_then(|bytes| {
+        let text = std::str::from_utf8(bytes).ok()?;
+        serde_json::from_str::<&RawValue>(text).ok()
+    });
+    let body = body.map_or("null", RawValue::get);
+    let document = format!("{{\"headers\":{},\"body\":{body}}}", Value::Object(headers));
+    // What has no single meaning names no business: the whole request does.
+    Ok(BusinessKey::of(name, &pointers, document.as_bytes()).unwrap_or_default())
+}

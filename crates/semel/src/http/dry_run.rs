@@ -1,0 +1,97 @@
+//! Dry runs: what would become of a request, without anything being sent or written.
+
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{HeaderValue, Response, header};
+use semel_core::Effect;
+use semel_core::http::would;
+use serde_json::{Value, json};
+
+use super::ask::Ask;
+use super::guard::{Asked, Inner};
+use super::refusal::Refusal;
+use super::{Answer, Body};
+use crate::door::Preview;
+use crate::engine;
+
+/// Answers for a request that would only be passed on.
+pub(super) fn passes() -> Answer {
+    said(&json!({
+        "ok": true,
+        "effect": Effect::Noop.as_str(),
+        "would": "pass",
+        "changes": ["would be passed on, unprotected"],
+    }))
+}
+
+fn said(what: &Value) -> Answer {
+    let mut response = Response::new(Body::full(what.to_string()));
+    let media = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    Answer {
+        response,
+        seat: None,
+    }
+}
+
+/// Answers for a request that would be refused.
+fn refused(refusal: &Refusal) -> Answer {
+    said(&json!({
+        "ok": true,
+        "effect": Effect::Noop.as_str(),
+        "would": "refuse",
+        "code": refusal.code(),
+        "status": refusal.status().as_u16(),
+        "changes": [format!("would be refused: {}", refusal.detail())],
+    }))
+}
+
+impl Inner {
+    /// Says what would become of a request.
+    pub(super) async fn dry_run(&self, asked: &Asked, caller: &super::Caller) -> Answer {
+        let (parts, profile) = (&asked.parts, &self.rules.profile);
+        let claim = self.claim(asked, caller);
+        let previewed = match self.doorway.preview(&asked.ask.call, claim).await {
+            Ok(previewed) => previewed,
+            Err(error) => return refused(&Refusal::of(&error, profile)),
+        };
+        let key = &previewed.identity.key;
+        match previewed.preview {
+            Preview::Ledger(engine::Preview::Execute { attempt }) => {
+                let kept = self.rules.retention.length();
+                executed(parts, &asked.ask, attempt, kept)
+            }
+            Preview::Ledger(engine::Preview::Probe) => said(&json!({
+                "ok": true,
+                "effect": Effect::Noop.as_str(),
+                "would": "refuse",
+                "code": "in_doubt",
+                "changes": ["would look up first whether an earlier attempt took effect"],
+            })),
+            Preview::Ledger(engine::Preview::Replay(receipt)) => said(&json!({
+                "ok": true,
+                "effect": Effect::Noop.as_str(),
+                "would": "replay",
+                "changes": [format!("would answer as before: {}", receipt.reason.unwrap_or_default())],
+            })),
+            Preview::Ledger(engine::Preview::Wait { retry_after }) => {
+                refused(&Refusal::in_flight(profile, retry_after))
+            }
+            Preview::Ledger(engine::Preview::InDoubt(_)) | Preview::Challenged { .. } => {
+                refused(&Refusal::in_doubt(profile, key))
+            }
+        }
+    }
+}
+
+fn executed(parts: &Parts, ask: &Ask, attempt: u32, kept: Duration) -> Answer {
+    let name = &ask.name;
+    said(&json!({
+        "ok": true,
+        "effect": would(parts.method.as_str()).as_str(),
+        "would": "execute",
+        "kept_seconds": kept.as_secs(),
+        "changes": [format!("would send `{name}` (attempt {attempt})")],
+    }))
+}

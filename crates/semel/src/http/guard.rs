@@ -1,0 +1,433 @@
+//! The course of a request: read, judged, carried out or answered from what is known.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, header};
+use semel_core::http::{AfterExpiry, BodyHasher, Compare};
+use semel_core::identity::{Kin, Observation, Source};
+use semel_core::ledger::Rejection;
+use semel_core::{Class, Found, Key, Label, Lease, Note, OnDoubt, Policy};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Instant;
+
+use super::ask::{Ask, DRY_RUN, Treatment, is_dry_run};
+use super::carry::{Carrying, Told, unmarked};
+use super::received::{NotReceived, Received};
+use super::refusal::Refusal;
+use super::rules::{Forward, Rules};
+use super::running::Running;
+use super::{Answer, Body, Caller, Seat, SendError, Upstream, dry_run, lookup, replay};
+use crate::door::{Admission, Doorway, Entered};
+use crate::engine::{Permit, Request};
+use crate::error::Error;
+
+/// How often a request begins again after a doubt of its own was looked up, or an answer that is no longer kept was
+/// forgotten, before its caller is told to.
+const ROUNDS_MAX: u32 = 5;
+
+/// The longest lease of a request that can be looked up.
+const LOOKED_UP_LEASE: Duration = Duration::from_secs(5);
+
+/// Makes requests to an upstream take effect once. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Guard(Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) doorway: Doorway,
+    pub(super) rules: Rules,
+    pub(super) upstream: Arc<dyn Upstream>,
+    pub(super) running: Running,
+    /// The places of what is under way.
+    places: Arc<Semaphore>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    /// Guards an upstream.
+    #[must_use]
+    pub fn new(doorway: Doorway, rules: Rules, upstream: Arc<dyn Upstream>) -> Self {
+        let places = rules.limits.under_way.min(Semaphore::MAX_PERMITS);
+        Self(Arc::new(Inner {
+            doorway,
+            upstream,
+            running: Running::default(),
+            places: Arc::new(Semaphore::new(places)),
+            rules,
+        }))
+    }
+
+    /// Returns how requests are treated.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.0.rules
+    }
+
+    /// Answers a request. Whoever drops the future has left: what was begun goes on without them.
+    pub async fn handle(&self, request: http::Request<Body>, caller: Caller) -> Answer {
+        let answered = self.0.answer(request, &caller).await;
+        answered.unwrap_or_else(|refusal| Answer {
+            response: refusal.response(),
+            seat: None,
+        })
+    }
+
+    /// Waits until everything that was begun has ended.
+    pub async fn drained(&self) {
+        let all = u32::try_from(self.0.rules.limits.under_way).unwrap_or(u32::MAX);
+        // It is closed by nobody.
+        drop(self.0.places.acquire_many(all).await);
+    }
+}
+
+/// What one try came to.
+enum Round {
+    Over(Box<Answer>),
+    /// The operation may be begun now.
+    Again,
+}
+
+impl Inner {
+    async fn answer(
+        self: &Arc<Self>,
+        request: http::Request<Body>,
+        caller: &Caller,
+    ) -> Result<Answer, Refusal> {
+        let (mut parts, body) = request.into_parts();
+        let is_dry = is_dry_run(&parts.headers)?;
+        parts.headers.remove(DRY_RUN);
+        let (class, key) = match self.rules.treatment(&parts)? {
+            Treatment::Pass if is_dry => return Ok(dry_run::passes()),
+            Treatment::Pass => return self.pass(parts, body).await,
+            Treatment::Guard { class, key } => (class, key),
+        };
+        refuse_unguarded(&parts.headers)?;
+        let body = self.received(&parts.headers, body).await?;
+        let ask = Ask::new(&self.rules, &parts, caller, &body, class, key)?;
+        let about = Kin::of(&self.doorway.engine().namespace(), &ask.call).0;
+        let deadline = Instant::now() + self.rules.profile.wait;
+        let asked = Asked {
+            parts,
+            body,
+            ask,
+            about,
+            deadline,
+        };
+        if is_dry {
+            return Ok(self.dry_run(&asked, caller).await);
+        }
+        let mut has_left = false;
+        for _ in 0..ROUNDS_MAX {
+            match self.round(&asked, caller, &mut has_left).await? {
+                Round::Over(answer) => return Ok(*answer),
+                Round::Again => {}
+            }
+        }
+        Err(Refusal::in_flight(
+            &self.rules.profile,
+            Duration::from_secs(1),
+        ))
+    }
+
+    /// Sends a request on that nothing is to be known of.
+    async fn pass(&self, parts: Parts, body: Body) -> Result<Answer, Refusal> {
+        let is_safe = parts.method.is_safe();
+        let sending = self.upstream.send(http::Request::from_parts(parts, body));
+        match tokio::time::timeout(self.rules.timeout, sending).await {
+            Ok(Ok(response)) => Ok(Answer {
+                response: unmarked(response),
+                seat: None,
+            }),
+            Ok(Err(SendError::NotSent(why))) => Err(Refusal::not_sent(&why)),
+            Ok(Err(SendError::Lost(why))) => Err(Refusal::unanswered(&why, false, is_safe)),
+            Err(_) => {
+                let seconds = self.rules.timeout.as_secs_f64();
+                let why = format!("nothing came within {seconds} s");
+                Err(Refusal::unanswered(&why, true, is_safe))
+            }
+        }
+    }
+
+    /// Receives the body of a request before anything is claimed.
+    async fn received(&self, headers: &HeaderMap, body: Body) -> Result<Received, Refusal> {
+        let media = headers.get(header::CONTENT_TYPE);
+        let media = media.and_then(|media| media.to_str().ok());
+        // What is coded is not what it says it is.
+        let compare = match headers.get(header::CONTENT_ENCODING) {
+            Some(coding) if coding != "identity" => Compare::Bytes,
+            Some(_) | None => self.rules.sameness.compare,
+        };
+        let hasher = BodyHasher::new(compare, &self.rules.sameness.members, media);
+        let limits = &self.rules.limits;
+        let received = Received::new(body, hasher, limits.request, &limits.spool).await;
+        received.map_err(|error| match error {
+            NotReceived::TooLarge => Refusal::too_large(limits.request),
+            NotReceived::Broken(why) => Refusal::input(format!("the body broke off: {why}")),
+            NotReceived::Spool(error) => {
+                Refusal::internal(format!("the body cannot be kept: {error}"))
+            }
+        })
+    }
+
+    async fn round(
+        self: &Arc<Self>,
+        asked: &Asked,
+        caller: &Caller,
+        has_left: &mut bool,
+    ) -> Result<Round, Refusal> {
+        let (ask, profile) = (&asked.ask, &self.rules.profile);
+        if ask.call.explicit.is_none()
+            && let Some(watch) = &caller.watch
+        {
+            watch.settle(asked.about).await;
+        }
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(|_| Refusal::overloaded(self.rules.limits.under_way))?;
+        let claim = self.claim(asked, caller);
+        let entered = self.doorway.enter(&ask.call, claim.clone()).await;
+        let Entered {
+            identity,
+            ticket,
+            mut admission,
+            ..
+        } = match entered {
+            Ok(entered) => entered,
+            Err(error) => return self.refused(&error).await,
+        };
+        let seat = ticket.map(|ticket| Arc::new(Seat::new(ticket)));
+        if let Some(seat) = &seat {
+            if *has_left {
+                seat.see(Observation::Cancelled);
+            }
+            if let Some(watch) = &caller.watch {
+                watch.admitted(Arc::clone(seat), asked.about);
+            }
+        }
+        let over = |told: Told| {
+            let Told {
+                mut response,
+                is_outcome,
+            } = told;
+            if profile.echoes_key {
+                self.echo(&asked.parts.headers, response.headers_mut());
+            }
+            if !is_outcome && let Some(seat) = &seat {
+                seat.see(Observation::PutOff);
+            }
+            let seat = seat.clone().filter(|_| is_outcome);
+            Round::Over(Box::new(Answer {
+                response,
+                seat: seat.map(|seat| (seat, asked.about)),
+            }))
+        };
+        if let Admission::Wait { .. } = admission {
+            let left = asked.deadline.saturating_duration_since(Instant::now());
+            let client_key = ask.call.explicit.as_ref();
+            let client_key = client_key.and_then(|key| Note::from_lossy(key.as_str()));
+            let claim = claim
+                .key(identity.key.clone())
+                .identified(client_key, identity.occurrence)
+                .wait(left);
+            let begun = tokio::select! {
+                biased;
+                (head, reader) = self.running.join(&identity.key) => {
+                    return Ok(over(Told::outcome(replay::joined(&self.rules, &head, reader))));
+                }
+                begun = self.doorway.engine().begin(claim) => begun,
+            };
+            admission = match begun {
+                Ok(begun) => begun.into(),
+                Err(error) => return self.refused(&error).await,
+            };
+        }
+        Ok(match admission {
+            Admission::Execute(permit) => {
+                let (told, answer) = oneshot::channel();
+                let carrying = Carrying {
+                    inner: Arc::clone(self),
+                    course: self.running.enter(&identity.key),
+                    method: asked.parts.method.clone(),
+                    has_key: identity.source != Source::Fingerprint,
+                    on_doubt: self.on_doubt(ask.class),
+                    place,
+                    permit,
+                };
+                let request = self.forwarded(asked, &carrying.permit);
+                // It goes on without whoever waits for it.
+                tokio::spawn(carrying.run(request, told));
+                match answer.await {
+                    Ok(told) => over(told),
+                    Err(_) => return Err(Refusal::internal("the request was given up")),
+                }
+            }
+            Admission::Probe(permit) => {
+                if self.look_up(asked, permit).await == Found::Unclear {
+                    let refusal = Refusal::in_doubt(profile, &identity.key);
+                    return Ok(over(Told::put_off(refusal.response())));
+                }
+                if let Some(seat) = &seat {
+                    *has_left = seat.withdraw();
+                }
+                Round::Again
+            }
+            Admission::Replay(receipt) => {
+                over(Told::outcome(replay::response(&self.rules, &receipt)))
+            }
+            Admission::Wait { retry_after } => over(Told::put_off(
+                Refusal::in_flight(profile, retry_after).response(),
+            )),
+            Admission::InDoubt(record) => {
+                if let Some(pause) = self.look_up_in(&record, asked.deadline) {
+                    if let Some(seat) = &seat {
+                        *has_left = seat.withdraw();
+                    }
+                    tokio::time::sleep(pause).await;
+                    return Ok(Round::Again);
+                }
+                over(Told::put_off(
+                    Refusal::in_doubt(profile, &identity.key).response(),
+                ))
+            }
+            Admission::Challenged { .. } => {
+                return Err(Refusal::internal("a request over HTTP is never challenged"));
+            }
+        })
+    }
+
+    /// Says what the ledger refuses; forgets what is no longer kept, where that makes a request a new one.
+    async fn refused(&self, error: &Error) -> Result<Round, Refusal> {
+        if let Error::Refused(refusal) = error
+            && refusal.rejection == Rejection::Expired
+            && self.rules.profile.refusals.expired == AfterExpiry::Fresh
+            && let (Some(key), Some(record)) = (&refusal.key, &refusal.record)
+        {
+            let engine = self.doorway.engine();
+            let by = Label::new("proxy").expect("it is a word");
+            let operator = engine.operator(&engine.namespace(), key, record.version(), by);
+            // Where it was faster, another one has forgotten it.
+            drop(operator.forget().await);
+            return Ok(Round::Again);
+        }
+        Err(Refusal::of(error, &self.rules.profile))
+    }
+
+    /// Repeats the key of a request in its answer.
+    fn echo(&self, asked: &HeaderMap, answered: &mut HeaderMap) {
+        let names = self.rules.key_headers.iter();
+        for (name, key) in names.filter_map(|name| Some((name, asked.get(name)?))) {
+            answered.insert(name, key.clone());
+        }
+    }
+
+    /// Describes the operation that a request is for.
+    pub(super) fn claim(&self, asked: &Asked, caller: &Caller) -> Request {
+        let (rules, ask) = (&self.rules, &asked.ask);
+        // The doorway gives it its key.
+        let key = Key::new("proxy").expect("five letters are a key");
+        let mut request = Request::new(&ask.name, key)
+            .input_bytes(&ask.input)
+            .class(ask.class)
+            .on_doubt(self.on_doubt(ask.class))
+            .lease(self.lease())
+            .retention(rules.retention)
+            .door(Label::new(ask.call.door.as_str()).expect("it is a word"))
+            .wait(Duration::ZERO);
+        if let Some(principal) = &caller.principal
+            && let Ok(principal) = Label::new(principal)
+        {
+            request = request.principal(principal);
+        }
+        if let Some(window) = rules.retry_within {
+            request = request.retry_within(window);
+        }
+        if let Some(probe) = &rules.probe {
+            request = request.settle_delay(probe.after);
+            if let Some(place) = lookup::place(probe, &rules.target, asked) {
+                request = request.probe(place);
+            }
+        }
+        request
+    }
+
+    /// Returns the lease of an attempt. A doubt cannot be looked up before its end, and it is renewed while the attempt
+    /// runs: so a short one costs little, and lets nobody wait for long.
+    fn lease(&self) -> Lease {
+        let shorter = Lease::new(LOOKED_UP_LEASE).unwrap_or(Lease::DEFAULT);
+        match &self.rules.probe {
+            Some(_) if shorter.length() < self.rules.lease.length() => shorter,
+            Some(_) | None => self.rules.lease,
+        }
+    }
+
+    /// Says what happens in doubt.
+    pub(super) fn on_doubt(&self, class: Class) -> OnDoubt {
+        let rules = &self.rules;
+        let ordinary = match &rules.probe {
+            Some(_) => OnDoubt::Probe,
+            None => Policy::direct(class).on_doubt,
+        };
+        rules
+            .on_doubt
+            .or(rules.profile.on_doubt)
+            .unwrap_or(ordinary)
+    }
+
+    /// Makes the request that is sent: the same for every attempt.
+    fn forwarded(&self, asked: &Asked, permit: &Permit) -> http::Request<Body> {
+        let mut parts = asked.parts.clone();
+        let names = &self.rules.key_headers;
+        match self.rules.forward {
+            Forward::Pass => {}
+            Forward::Strip => names.iter().for_each(|name| {
+                parts.headers.remove(name);
+            }),
+            Forward::Derive => {
+                names.iter().for_each(|name| {
+                    parts.headers.remove(name);
+                });
+                let key = HeaderValue::from_str(&permit.upstream_key());
+                if let (Some(name), Ok(key)) = (names.first(), key) {
+                    parts.headers.insert(name, key);
+                }
+            }
+        }
+        // The body is here: nobody has to ask for it.
+        parts.headers.remove(header::EXPECT);
+        http::Request::from_parts(parts, asked.body.body())
+    }
+}
+
+/// A request that takes effect once, read to its end.
+pub(super) struct Asked {
+    pub(super) parts: Parts,
+    pub(super) body: Received,
+    pub(super) ask: Ask,
+    about: u64,
+    deadline: Instant,
+}
+
+/// Refuses what cannot be guarded, before it is carried out.
+fn refuse_unguarded(headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.contains_key(header::UPGRADE) {
+        let text = "a connection that becomes another one cannot be answered a second time";
+        return Err(Refusal::unsupported(text));
+    }
+    let media = headers.get(header::CONTENT_TYPE);
+    let media = media
+        .and_then(|media| media.to_str().ok())
+        .unwrap_or_default();
+    if media.starts_with("application/grpc") {
+        let text = "gRPC says how a call ended in trailers, which are not kept";
+        return Err(Refusal::unsupported(text));
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Looking up whether a doubted effect happened, before anything is sent again.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, Method, header};
+use http_body_util::{BodyExt as _, Limited};
+use semel_core::http::lookup::UPSTREAM_KEY;
+use semel_core::http::{Lookup, Place, effect};
+use semel_core::ledger::Record;
+use semel_core::{Found, OnDoubt, Probe};
+use tokio::time::Instant;
+
+use super::guard::{Asked, Inner};
+use super::stored::Head;
+use super::{Body, Upstream};
+use crate::engine::Permit;
+
+/// How long an upstream may take to say whether something happened.
+const LOOK_UP_MAX: Duration = Duration::from_secs(60);
+
+/// The longest answer that is looked at.
+const ANSWER_MAX: usize = 1024 * 1024;
+
+/// The headers of a request that show whose it is: whoever looks up asks on the same behalf.
+const CREDENTIALS: [HeaderName; 3] = [
+    header::AUTHORIZATION,
+    header::COOKIE,
+    HeaderName::from_static("x-api-key"),
+];
+
+/// Says where it can be looked up what became of a request.
+pub(super) fn place(lookup: &Lookup, target: &str, asked: &Asked) -> Option<Probe> {
+    let key = asked.ask.call.explicit.as_ref().map(|key| key.as_str());
+    let body = asked.body.bytes().map(|bytes| &bytes[..]);
+    let place = lookup.place(target, key, body)?;
+    Probe::new(&place.line()).ok()
+}
+
+impl Inner {
+    /// Says how long to wait until a doubt can be looked up, if that is while its caller waits: what was lost may still
+    /// be at work.
+    pub(super) fn look_up_in(&self, record: &Record, deadline: Instant) -> Option<Duration> {
+        let operation = record.operation()?;
+        if operation.spec.policy.on_doubt != OnDoubt::Probe || operation.spec.probe.is_none() {
+            return None;
+        }
+        let now = self.doorway.engine().store().now();
+        let pause = operation.probe_at().since(now);
+        let is_in_time = !pause.is_zero() && Instant::now() + pause <= deadline;
+        is_in_time.then_some(pause)
+    }
+
+    /// Asks the upstream whether a doubted request took effect, and settles the doubt by what it says. Returns what that
+    /// shows.
+    pub(super) async fn look_up(&self, asked: &Asked, permit: Permit) -> Found {
+        let looked = self.found(asked, &permit).await;
+        let found = looked.as_ref().map_or(Found::Unclear, |(found, _)| *found);
+        let ended = match looked {
+            Ok((Found::Happened, payload)) => {
+                let did = effect(asked.parts.method.as_str(), 200);
+                permit.finish(true, did, Some(payload)).await
+            }
+            Ok((Found::DidNot, _)) => permit.not_done("it was looked up: it did not happen").await,
+            Ok((Found::Unclear, _)) => {
+                let why = "it was looked up: the answer does not tell";
+                permit.unknown(why).await
+            }
+            Err(why) => permit.unknown(format!("it was looked up: {why}")).await,
+        };
+        // Whoever asked begins again, and meets what is stored.
+        if ended.is_ok() { found } else { Found::Unclear }
+    }
+
+    async fn found(&self, asked: &Asked, permit: &Permit) -> Result<(Found, Vec<u8>), String> {
+        let probe = permit.probe();
+        let place = probe.as_ref().and_then(|probe| Place::read(probe.as_str()));
+        let place = place.ok_or("nobody said where to look")?;
+        let target = self.rules.target.trim_end_matches('/');
+        let path = place.url.strip_prefix(target);
+        let path = path.ok_or("it is to be looked up at another upstream")?;
+        let path = path.replace(UPSTREAM_KEY, &permit.upstream_key());
+        let mut headers = HeaderMap::new();
+        for name in CREDENTIALS {
+            for value in asked.parts.headers.get_all(&name) {
+                headers.append(&name, value.clone());
+            }
+        }
+        look_up(&*self.upstream, &place, &path, headers).await
+    }
+}
+
+/// Asks an upstream at a path, with these headers, whether an effect happened. Returns what its answer shows, and the
+/// answer as it is stored.
+///
+/// # Errors
+/// Says why there is no answer; then nobody knows.
+pub async fn look_up(
+    upstream: &dyn Upstream,
+    place: &Place,
+    path: &str,
+    headers: HeaderMap,
+) -> Result<(Found, Vec<u8>), String> {
+    let mut request = http::Request::new(Body::empty());
+    *request.method_mut() = Method::GET;
+    *request.uri_mut() = path.parse().map_err(|error| format!("{error}"))?;
+    *request.headers_mut() = headers;
+    let asking = async {
+        let response = upstream.send(request).await;
+        let response = response.map_err(|error| error.to_string())?;
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_MAX).collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        let found = place.judge(parts.status.as_u16(), &body);
+        let mut payload = Head::kept(parts.status, &parts.headers).line();
+        payload.extend_from_slice(&body);
+        Ok((found, payload))
+    };
+    let asked = tokio::time::timeout(LOOK_UP_MAX, asking).await;
+    asked.unwrap_or_else(|_| Err("there was no answer".to_owned()))
+}

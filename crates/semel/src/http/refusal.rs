@@ -1,0 +1,312 @@
+//! What a guard answers itself: problems as RFC 9457 writes them, with the codes that every door uses.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use semel_core::http::{AfterExpiry, Profile};
+use semel_core::ledger::Rejection;
+use serde_json::{Map, Value, json};
+
+use super::Body;
+use crate::error::Error;
+
+/// Says that an answer is the guard's own, and which.
+pub const SEMEL_ERROR: HeaderName = HeaderName::from_static("semel-error");
+
+/// Tells SDKs whether to retry, whatever the status.
+pub(super) const SHOULD_RETRY: [HeaderName; 2] = [
+    HeaderName::from_static("x-should-retry"),
+    HeaderName::from_static("stripe-should-retry"),
+];
+
+/// How long a caller is told to wait when something is not there.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Why a request was not carried out, or what became of it instead of an answer.
+#[derive(Debug)]
+pub struct Refusal {
+    status: StatusCode,
+    code: &'static str,
+    title: &'static str,
+    detail: String,
+    hint: Option<String>,
+    retryable: bool,
+    retry_after: Option<Duration>,
+    /// The status of an answer that was given and is not kept.
+    original_status: Option<u16>,
+}
+
+fn status(number: u16) -> StatusCode {
+    StatusCode::from_u16(number).unwrap_or(StatusCode::CONFLICT)
+}
+
+impl Refusal {
+    fn new(status: StatusCode, code: &'static str, title: &'static str, detail: String) -> Self {
+        Self {
+            status,
+            code,
+            title,
+            detail,
+            hint: None,
+            retryable: false,
+            retry_after: None,
+            original_status: None,
+        }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn retryable(mut self, after: Duration) -> Self {
+        self.retryable = true;
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// Returns the stable code.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        self.code
+    }
+
+    pub(super) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    pub(super) fn missing_key(profile: &Profile, names: &[HeaderName]) -> Self {
+        let name = names.first().map_or("Idempotency-Key", HeaderName::as_str);
+        let detail = format!("requests to this place need a key in the header `{name}`");
+        let status = status(profile.refusals.missing);
+        Self::new(status, "invalid_key", "The key breaks its rule", detail)
+            .hint("send one key per action, the same for each of its retries: a UUID will do")
+    }
+
+    pub(super) fn invalid_key(name: &HeaderName, why: &impl Display) -> Self {
+        let detail = format!("`{name}`: {why}");
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_key",
+            "The key breaks its rule",
+            detail,
+        )
+        .hint("a key has 1 to 255 printable ASCII characters, in double quotes or without spaces, commas, semicolons and quotes")
+    }
+
+    pub(super) fn two_keys() -> Self {
+        let detail = "two headers have a key: which one is meant?".to_owned();
+        let (status, title) = (StatusCode::BAD_REQUEST, "The key breaks its rule");
+        Self::new(status, "invalid_key", title, detail)
+    }
+
+    /// A request that cannot be understood.
+    pub(super) fn input(detail: impl Into<String>) -> Self {
+        let title = "The request cannot be understood";
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_input",
+            title,
+            detail.into(),
+        )
+    }
+
+    pub(super) fn dry_run() -> Self {
+        Self::input("`Semel-Dry-Run` is `?1` or `?0`")
+    }
+
+    pub(super) fn unsupported(detail: impl Into<String>) -> Self {
+        let mut refusal = Self::input(detail);
+        refusal.status = StatusCode::NOT_IMPLEMENTED;
+        refusal
+    }
+
+    pub(super) fn too_large(limit: u64) -> Self {
+        let detail = format!("a protected request may have a body of {limit} bytes");
+        let status = StatusCode::PAYLOAD_TOO_LARGE;
+        Self::new(status, "too_large", "Too large", detail)
+    }
+
+    pub(super) fn in_flight(profile: &Profile, after: Duration) -> Self {
+        let detail = "the first request with this key has not ended".to_owned();
+        let status = status(profile.refusals.in_flight);
+        Self::new(status, "in_flight", "Another attempt is under way", detail).retryable(after)
+    }
+
+    pub(super) fn key_reused(profile: &Profile) -> Self {
+        let detail = "the key was used for another request".to_owned();
+        let status = status(profile.refusals.mismatch);
+        Self::new(
+            status,
+            "key_reused",
+            "The key belongs to another action",
+            detail,
+        )
+        .hint("a new action needs a new key; a retry sends the same request")
+    }
+
+    pub(super) fn in_doubt(profile: &Profile, key: &impl Display) -> Self {
+        let detail = "an earlier attempt was sent, and nobody knows whether it took effect; nothing was done now";
+        Self::doubt(status(profile.refusals.in_doubt), detail.to_owned(), key)
+    }
+
+    /// A request whose answer did not come, or not whole.
+    pub(super) fn lost(why: &str, key: &impl Display, timed_out: bool, retries: bool) -> Self {
+        let detail = format!("the request was sent, and its answer was lost: {why}");
+        let status = if timed_out {
+            StatusCode::GATEWAY_TIMEOUT
+        } else {
+            StatusCode::BAD_GATEWAY
+        };
+        let refusal = Self::doubt(status, detail, key);
+        if retries {
+            let mut refusal = refusal.retryable(PAUSE);
+            refusal.hint = Some("the same request is sent again when it comes again".to_owned());
+            return refusal;
+        }
+        refusal
+    }
+
+    fn doubt(status: StatusCode, detail: String, key: &impl Display) -> Self {
+        let title = "Nobody knows whether it took effect";
+        let hint = format!("find out, then `semel resolve '{key}' --done` or `--not-done`");
+        Self::new(status, "in_doubt", title, detail).hint(hint)
+    }
+
+    pub(super) fn not_sent(why: &str) -> Self {
+        let detail = format!("nothing of the request was sent: {why}");
+        let title = "The upstream cannot be reached";
+        Self::new(StatusCode::BAD_GATEWAY, "not_sent", title, detail).retryable(PAUSE)
+    }
+
+    /// A request that was only passed on, and whose answer did not come.
+    pub(super) fn unanswered(why: &str, timed_out: bool, is_safe: bool) -> Self {
+        let status = if timed_out {
+            StatusCode::GATEWAY_TIMEOUT
+        } else {
+            StatusCode::BAD_GATEWAY
+        };
+        let detail = format!("the request was passed on, and there is no answer: {why}");
+        let refusal = Self::new(status, "lost", "The upstream did not answer", detail);
+        if is_safe {
+            refusal.retryable(PAUSE)
+        } else {
+            refusal
+        }
+    }
+
+    pub(super) fn expired(profile: &Profile) -> Self {
+        let number = match profile.refusals.expired {
+            AfterExpiry::Refuse(number) => number,
+            AfterExpiry::Fresh => 410,
+        };
+        let detail = "it was done, and its answer is no longer kept".to_owned();
+        let title = "Settled, and past its retention";
+        Self::new(status(number), "expired", title, detail)
+    }
+
+    /// An answer that was too long to be kept.
+    pub(super) fn not_kept(original: StatusCode) -> Self {
+        let detail =
+            "it was executed, and its answer was too long to be retained; nothing was done now";
+        let (status, title) = (StatusCode::GONE, "Executed, and its answer not retained");
+        let mut refusal = Self::new(status, "expired", title, detail.to_owned());
+        refusal.original_status = Some(original.as_u16());
+        refusal
+    }
+
+    pub(super) fn overloaded(limit: usize) -> Self {
+        let detail = format!("{limit} protected requests are under way");
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Self::new(status, "rate_limited", "Too many requests", detail).retryable(PAUSE)
+    }
+
+    pub(super) fn internal(detail: impl Into<String>) -> Self {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Self::new(status, "internal", "Something is broken", detail.into())
+    }
+
+    /// What the ledger refuses, in the words of the profile.
+    pub(super) fn of(error: &Error, profile: &Profile) -> Self {
+        if let Some(rejection) = error.rejection() {
+            return match rejection {
+                Rejection::KeyReused => Self::key_reused(profile),
+                Rejection::Expired => Self::expired(profile),
+                Rejection::InFlight { .. } => Self::in_flight(profile, PAUSE),
+                Rejection::InDoubt { .. } => Self::in_doubt(profile, &"KEY"),
+                Rejection::Dead
+                | Rejection::Fenced
+                | Rejection::Refused { .. }
+                | Rejection::NotFound => {
+                    let title = "The ledger does not allow it";
+                    let (status, code) = (StatusCode::CONFLICT, rejection.code());
+                    Self::new(status, code, title, error.to_string())
+                }
+            };
+        }
+        match error.code() {
+            "store_unavailable" => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                let title = "The store does not answer";
+                let detail = format!("{error}; nothing was sent");
+                Self::new(status, "store_unavailable", title, detail).retryable(PAUSE)
+            }
+            "in_doubt" => {
+                let title = "Nobody knows whether it took effect";
+                Self::new(StatusCode::CONFLICT, "in_doubt", title, error.to_string())
+            }
+            "too_large" => Self::too_large(0),
+            "invalid_input" | "invalid_key" => Self::input(error.to_string()),
+            _ => Self::internal(error.to_string()),
+        }
+    }
+
+    /// Writes it as an answer.
+    #[must_use]
+    pub fn response(&self) -> Response<Body> {
+        let mut problem = Map::new();
+        let code = self.code;
+        problem.insert("type".to_owned(), json!(format!("/errors/{code}")));
+        problem.insert("title".to_owned(), json!(self.title));
+        problem.insert("status".to_owned(), json!(self.status.as_u16()));
+        problem.insert("detail".to_owned(), json!(self.detail));
+        problem.insert("code".to_owned(), json!(code));
+        problem.insert("hint".to_owned(), json!(self.hint));
+        problem.insert("retryable".to_owned(), json!(self.retryable));
+        // Some SDKs look for a failure here and nowhere else, whatever the status.
+        let error = json!({"type": code, "code": code, "message": self.detail});
+        problem.insert("error".to_owned(), error);
+        if let Some(original) = self.original_status {
+            problem.insert("original_status".to_owned(), json!(original));
+        }
+        let mut response = Response::new(Body::full(Value::Object(problem).to_string()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        let media = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, media);
+        headers.insert(SEMEL_ERROR, HeaderValue::from_static(code));
+        if let Some(after) = self.retry_after {
+            let seconds = after.as_millis().div_ceil(1_000).max(1);
+            headers.insert(
+                header::RETRY_AFTER,
+                HeaderValue::from(u64::try_from(seconds).unwrap_or(1)),
+            );
+        }
+        if !self.retryable {
+            do_not_retry(headers);
+        }
+        response
+    }
+}
+
+/// Tells SDKs that trying again is of no use.
+pub(super) fn do_not_retry(headers: &mut http::HeaderMap) {
+    for name in SHOULD_RETRY {
+        headers.insert(name, HeaderValue::from_static("false"));
+    }
+}

@@ -1,0 +1,121 @@
+//! What is answered from the ledger.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::vec;
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body::Frame;
+use serde_json::Value;
+use tokio::time::{Sleep, sleep};
+
+use super::live::Reader;
+use super::refusal::Refusal;
+use super::rules::Rules;
+use super::stored::{Form, Head, Piece};
+use super::{Body, BodyError};
+use crate::receipt::Receipt;
+
+/// Answers with what is stored of an operation that is done.
+pub(super) fn response(rules: &Rules, receipt: &Receipt) -> Response<Body> {
+    let payload = receipt.payload.as_deref();
+    let Some(stored) = payload else {
+        return resolved(rules, receipt, None);
+    };
+    let Some((head, start)) = Head::read(stored) else {
+        return resolved(rules, receipt, Some(stored));
+    };
+    let body = Bytes::copy_from_slice(&stored[start..]);
+    let body = match head.form {
+        Form::Left => return Refusal::not_kept(head.status).response(),
+        Form::Plain if body.is_empty() => Body::empty(),
+        Form::Plain => Body::full(body),
+        Form::Paced => {
+            let Some(pieces) = Piece::read_all(body) else {
+                return Refusal::internal("what is stored of the answer cannot be read").response();
+            };
+            paced(pieces)
+        }
+    };
+    told_before(rules, &head, body)
+}
+
+/// Answers with what streams to somebody else.
+pub(super) fn joined(rules: &Rules, head: &Head, reader: Reader) -> Response<Body> {
+    told_before(rules, head, Body::new(reader))
+}
+
+fn told_before(rules: &Rules, head: &Head, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = head.status;
+    *response.headers_mut() = head.headers.clone();
+    mark(rules, &mut response);
+    response
+}
+
+/// Says that an answer was given before.
+fn mark(rules: &Rules, response: &mut Response<Body>) {
+    let headers = response.headers_mut();
+    headers.insert(rules.replayed(), HeaderValue::from_static("true"));
+}
+
+/// Answers for an operation whose outcome somebody looked up or decided: there is no answer of the upstream's.
+fn resolved(rules: &Rules, receipt: &Receipt, data: Option<&[u8]>) -> Response<Body> {
+    let json = data.filter(|data| serde_json::from_slice::<Value>(data).is_ok());
+    let mut response = match json {
+        Some(json) => {
+            let mut response = Response::new(Body::full(Bytes::copy_from_slice(json)));
+            let media = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, media);
+            response
+        }
+        None => Response::new(Body::empty()),
+    };
+    *response.status_mut() = match (receipt.ok, json) {
+        (true, Some(_)) => StatusCode::OK,
+        (true, None) => StatusCode::NO_CONTENT,
+        (false, _) => StatusCode::CONFLICT,
+    };
+    if !receipt.ok {
+        super::refusal::do_not_retry(response.headers_mut());
+    }
+    mark(rules, &mut response);
+    response
+}
+
+/// Makes a body whose pieces come as they came the first time.
+fn paced(pieces: Vec<Piece>) -> Body {
+    Body::new(Paced {
+        pieces: pieces.into_iter(),
+        next: None,
+    })
+}
+
+struct Paced {
+    pieces: vec::IntoIter<Piece>,
+    next: Option<(Pin<Box<Sleep>>, Bytes)>,
+}
+
+impl http_body::Body for Paced {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.next.is_none() {
+            let Some(Piece { after, bytes }) = self.pieces.next() else {
+                return Poll::Ready(None);
+            };
+            self.next = Some((Box::pin(sleep(after)), bytes));
+        }
+        let Some((pause, _)) = &mut self.next else {
+            return Poll::Ready(None);
+        };
+        ready!(pause.as_mut().poll(context));
+        let piece = self.next.take().map(|(_, bytes)| Ok(Frame::data(bytes)));
+        Poll::Ready(piece)
+    }
+}

@@ -1,0 +1,247 @@
+//! How an answer is stored: a line with its status and headers, then its body as it came.
+//!
+//! ```text
+//! {"status":201,"headers":[["content-type","application/json"]]}
+//! {"id":42}
+//! ```
+//!
+//! The body follows as it is, so that it can be stored while it arrives, and comes out byte for byte. One that was
+//! recorded with its pace is made of pieces, each after a line with the milliseconds since the one before it and its
+//! length; of one that was too long, only the head is kept.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
+
+/// The head of an answer, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) form: Form,
+}
+
+/// How the body is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Form {
+    /// As it came.
+    #[default]
+    Plain,
+    /// In pieces, with their pace.
+    Paced,
+    /// Not at all: it was too long.
+    Left,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Written {
+    status: u16,
+    headers: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "is_plain")]
+    body: Form,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_plain(form: &Form) -> bool {
+    *form == Form::Plain
+}
+
+/// Headers that belong to one connection, to one reading of a clock, or to the one who asked first.
+const LEFT_OUT: [HeaderName; 17] = [
+    header::AGE,
+    header::ALT_SVC,
+    header::AUTHORIZATION,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::DATE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::SERVER,
+    header::SET_COOKIE,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::WWW_AUTHENTICATE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+impl Head {
+    /// Keeps what may be told to whoever asks again.
+    pub(crate) fn kept(status: StatusCode, headers: &HeaderMap) -> Self {
+        let named = named_by_connection(headers);
+        let kept = headers.iter().filter(|(name, _)| {
+            let name = *name;
+            !LEFT_OUT.contains(name)
+                && !name.as_str().starts_with("proxy-")
+                && !named.contains(name)
+        });
+        Self {
+            status,
+            headers: kept
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            form: Form::Plain,
+        }
+    }
+
+    /// Says how the body is stored.
+    pub(crate) fn with(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// Writes it as the line before the body.
+    pub(crate) fn line(&self) -> Vec<u8> {
+        let headers = self.headers.iter();
+        let written = Written {
+            status: self.status.as_u16(),
+            // Any bytes are a text of as many characters.
+            headers: headers
+                .map(|(name, value)| {
+                    let value = value.as_bytes().iter().map(|byte| char::from(*byte));
+                    (name.as_str().to_owned(), value.collect())
+                })
+                .collect(),
+            body: self.form,
+        };
+        let mut line = serde_json::to_vec(&written).expect("numbers and texts are JSON");
+        line.push(b'\n');
+        line
+    }
+
+    /// Reads what was stored: the head, and where the body begins.
+    pub(crate) fn read(stored: &[u8]) -> Option<(Self, usize)> {
+        let end = stored.iter().position(|byte| *byte == b'\n')?;
+        let written: Written = serde_json::from_slice(&stored[..end]).ok()?;
+        let headers = written.headers.into_iter().map(|(name, value)| {
+            let bytes: Option<Vec<u8>> = value.chars().map(|c| u8::try_from(c).ok()).collect();
+            let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+            Some((name, HeaderValue::from_bytes(&bytes?).ok()?))
+        });
+        let head = Self {
+            status: StatusCode::from_u16(written.status).ok()?,
+            headers: headers.collect::<Option<_>>()?,
+            form: written.body,
+        };
+        Some((head, end + 1))
+    }
+}
+
+/// A piece of a body that was recorded with its pace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// How long after the one before it came.
+    pub(crate) after: Duration,
+    pub(crate) bytes: Bytes,
+}
+
+impl Piece {
+    /// Writes what stands before the bytes of a piece.
+    pub(crate) fn line(after: Duration, length: usize) -> String {
+        format!("{} {length}\n", after.as_millis())
+    }
+
+    /// Reads all pieces of a body; `None` where they are not whole.
+    pub(crate) fn read_all(mut stored: Bytes) -> Option<Vec<Self>> {
+        let mut pieces = Vec::new();
+        while !stored.is_empty() {
+            let end = stored.iter().position(|byte| *byte == b'\n')?;
+            let line = stored.split_to(end + 1);
+            let (after, length) = std::str::from_utf8(&line[..end]).ok()?.split_once(' ')?;
+            let length: usize = length.parse().ok()?;
+            if length > stored.len() {
+                return None;
+            }
+            pieces.push(Self {
+                after: Duration::from_millis(after.parse().ok()?),
+                bytes: stored.split_to(length),
+            });
+        }
+        Some(pieces)
+    }
+}
+
+/// Returns the headers that `Connection` names: they are for the next hop alone.
+pub(crate) fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers.get_all(header::CONNECTION).iter();
+    let words = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    words
+        .filter_map(|word| HeaderName::from_bytes(word.trim().as_bytes()).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c063_repeated_headers_and_odd_bytes_survive() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::LINK, HeaderValue::from_static("<a>; rel=x"));
+        headers.append(header::LINK, HeaderValue::from_static("<b>; rel=y"));
+        headers.insert("x-odd", HeaderValue::from_bytes(b"caf\xe9 \xff").unwrap());
+        let head = Head::kept(StatusCode::CREATED, &headers);
+        let mut stored = head.line();
+        stored.extend_from_slice(b"body\nwith a line");
+        let (read, body) = Head::read(&stored).unwrap();
+        assert_eq!(read, head);
+        assert_eq!(read.headers.get_all(header::LINK).iter().count(), 2);
+        assert_eq!(&stored[body..], b"body\nwith a line");
+    }
+
+    #[test]
+    fn what_was_recorded_with_its_pace_is_read_with_it() {
+        let pieces = [(0, "one\n"), (250, ""), (7, "3 4\n")];
+        let mut stored = Vec::new();
+        for (after, bytes) in pieces {
+            let line = Piece::line(Duration::from_millis(after), bytes.len());
+            stored.extend_from_slice(line.as_bytes());
+            stored.extend_from_slice(bytes.as_bytes());
+        }
+        let read = Piece::read_all(stored.clone().into()).unwrap();
+        let read: Vec<_> = read
+            .iter()
+            .map(|piece| (piece.after.as_millis(), &piece.bytes[..]))
+            .collect();
+        assert_eq!(
+            read,
+            pieces.map(|(after, bytes)| (after.into(), bytes.as_bytes()))
+        );
+        stored.pop();
+        assert_eq!(Piece::read_all(stored.into()), None);
+    }
+
+    #[test]
+    fn c060_c061_c062_what_is_not_for_everybody_is_left_out() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "set-cookie",
+            "www-authenticate",
+            "proxy-authenticate",
+            "proxy-anything",
+            "authorization",
+            "date",
+            "age",
+            "server",
+            "alt-svc",
+            "content-length",
+            "transfer-encoding",
+            "keep-alive",
+            "x-hop",
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static("1"));
+        }
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close, X-Hop"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        let kept = Head::kept(StatusCode::OK, &headers);
+        let names: Vec<_> = kept.headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["content-type"]);
+    }
+}
