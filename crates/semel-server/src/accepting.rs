@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::config::Limits;
-use crate::connection::{Connection, serve};
+use crate::connection::{Answers, Connection, Spoken, serve};
 use crate::listener::Listener;
 use crate::proof::Proofs;
 use crate::replies::Replies;
@@ -17,17 +16,18 @@ use crate::tls::Encryption;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// An open door, and what is behind it.
-pub(crate) struct Accepting {
+pub(crate) struct Accepting<A> {
     pub(crate) listener: Listener,
     pub(crate) encryption: Option<Encryption>,
-    pub(crate) router: Router,
+    pub(crate) spoken: Spoken,
+    pub(crate) answers: A,
     pub(crate) replies: Replies,
     pub(crate) limits: Limits,
     /// Where proof of receipt is kept, for those who want it.
     pub(crate) proofs: Option<Proofs>,
 }
 
-impl Accepting {
+impl<A: Answers> Accepting<A> {
     /// Serves connections until it is told to stop; then the door is closed. What is returned says nothing more when
     /// all connections are gone. Each holds what `connected` makes.
     pub(crate) async fn run<T: Send + 'static>(
@@ -60,7 +60,8 @@ impl Accepting {
             };
             let connection = Connection {
                 acceptor: self.encryption.as_ref().map(Encryption::acceptor),
-                router: self.router.clone(),
+                spoken: self.spoken,
+                answers: self.answers.clone(),
                 replies: self.replies.clone(),
                 head: self.limits.head,
                 proofs: self.proofs.clone(),

@@ -5,7 +5,7 @@ use semel::core::token::TokenState;
 
 use crate::StartError;
 use crate::config::{Config, Listen};
-use crate::connection::room_for;
+use crate::connection::{Spoken, room_for};
 use crate::listener::Listener;
 use crate::tls::Encryption;
 
@@ -20,7 +20,11 @@ pub(crate) struct Door {
 
 impl Door {
     /// Opens a door, if those who could come in by it are the ones who may.
-    pub(crate) async fn open(engine: &Engine, config: &mut Config) -> Result<Self, StartError> {
+    pub(crate) async fn open(
+        engine: &Engine,
+        config: &mut Config,
+        spoken: Spoken,
+    ) -> Result<Self, StartError> {
         config.limits.connections = room_for(config.limits.connections);
         let place = match &config.listen {
             Listen::Tcp(address) => address.to_string(),
@@ -36,7 +40,8 @@ impl Door {
                 return Err(StartError::NoTokens { place });
             }
         }
-        let encryption = config.tls.as_ref().map(Encryption::new).transpose();
+        let encrypted = |files| Encryption::new(files, spoken);
+        let encryption = config.tls.as_ref().map(encrypted).transpose();
         let encryption = encryption.map_err(StartError::Tls)?;
         let opened = Listener::open(&config.listen).await;
         let listener = opened.map_err(|source| StartError::Listen {

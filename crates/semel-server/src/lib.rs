@@ -6,11 +6,14 @@
 
 mod accepting;
 mod auth;
+mod begun;
 mod config;
 mod connection;
+mod dial;
 mod door;
 mod feed;
 mod http;
+mod http2;
 mod listener;
 mod locked;
 pub mod mcp;
@@ -18,8 +21,10 @@ mod metrics;
 mod notify;
 mod outbound;
 mod patient;
+mod pepper;
 mod pool;
 mod proof;
+pub mod proxy;
 mod rate;
 mod replies;
 mod socket;
@@ -41,6 +46,7 @@ pub use self::notify::Secret;
 pub use self::outbound::Url;
 
 use self::accepting::Accepting;
+use self::connection::Spoken;
 use self::door::Door;
 use self::http::Server;
 use self::metrics::Counts;
@@ -126,7 +132,7 @@ impl Service {
     pub async fn open(engine: Engine, mut config: Config) -> Result<Self, StartError> {
         let channels = Channel::all(&config.notify).map_err(StartError::Notify)?;
         let destination = span::destination(&config).map_err(StartError::Otlp)?;
-        let door = Door::open(&engine, &mut config).await?;
+        let door = Door::open(&engine, &mut config, Spoken::Http1).await?;
         let (stop, stopped) = watch::channel(false);
         let (server, router) = http::service(engine, config.clone(), stopped);
         let exporting = destination.map(|to| server.exporter().start(to));
@@ -170,7 +176,8 @@ impl Service {
         let accepting = Accepting {
             listener: self.door.listener,
             encryption: self.door.encryption,
-            router: self.router,
+            spoken: Spoken::Http1,
+            answers: self.router,
             replies: Replies::new(self.config.drops_replies),
             limits: self.config.limits.clone(),
             proofs: None,

@@ -1,8 +1,6 @@
 //! Requests that the server makes itself: a connection for each, no redirects, no hidden retries.
 
 use std::fmt;
-use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -10,23 +8,12 @@ use axum::http::{HeaderName, HeaderValue, Request, StatusCode, header};
 use http_body_util::Full;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
-use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle};
-use rustls::crypto::ring;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
-use tokio::net::{TcpStream, lookup_host};
-use tokio_rustls::TlsConnector;
 
+use crate::dial::Dialer;
 use crate::listener::Stream;
 
 /// How long the other side may take to be reached.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-
-/// How long each address of its name may take, so that one that is gone leaves time for the next.
-const ADDRESS_MAX: Duration = Duration::from_secs(2);
-
-/// How long a connection may be silent before the other side is asked whether it is there.
-const SILENT_MAX: Duration = Duration::from_secs(30);
 
 /// How long it may take to answer, once it has the request.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
@@ -100,6 +87,20 @@ impl Url {
         place.strip_suffix(usual).unwrap_or(&place).to_owned()
     }
 
+    /// Says whether connections to it are encrypted.
+    pub(crate) const fn is_encrypted(&self) -> bool {
+        self.tls
+    }
+
+    /// Returns the name or the number of the machine.
+    pub(crate) fn name(&self) -> &str {
+        &self.host
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Returns the path and what follows it.
     pub(crate) fn path(&self) -> &str {
         &self.path
@@ -151,7 +152,7 @@ impl Lost {
 /// Sends to one address.
 pub(crate) struct Outbound {
     url: Url,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    dialer: Dialer,
 }
 
 impl fmt::Debug for Outbound {
@@ -163,14 +164,8 @@ impl fmt::Debug for Outbound {
 impl Outbound {
     /// Gets ready: the other side's certificate is checked against the authorities of this system.
     pub(crate) fn new(url: Url) -> Result<Self, String> {
-        let tls = if url.tls {
-            let name = ServerName::try_from(url.host.clone())
-                .map_err(|_| format!("`{}` is no name that a certificate can have", url.host))?;
-            Some((TlsConnector::from(Arc::new(trust()?)), name))
-        } else {
-            None
-        };
-        Ok(Self { url, tls })
+        let dialer = Dialer::new(&url)?;
+        Ok(Self { url, dialer })
     }
 
     /// Sends JSON and waits for the status of the answer; what the answer says is not read.
@@ -220,49 +215,12 @@ impl Outbound {
     /// Opens a connection. Nothing was asked on it when this fails.
     pub(crate) async fn connect(&self) -> Result<Box<dyn Stream>, Lost> {
         let place = self.url.place();
-        match tokio::time::timeout(CONNECT_MAX, self.dial()).await {
-            Ok(Ok(stream)) => Ok(stream),
+        match tokio::time::timeout(CONNECT_MAX, self.dialer.open(|tcp| tcp)).await {
+            Ok(Ok(dialed)) => Ok(dialed.stream),
             Ok(Err(error)) => Err(Lost::unsent(format!("{place} cannot be reached: {error}"))),
             Err(_) => Err(Lost::unsent(format!("{place} did not let us in"))),
         }
     }
-
-    async fn dial(&self) -> io::Result<Box<dyn Stream>> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
-        for address in lookup_host((self.url.host.as_str(), self.url.port)).await? {
-            match tokio::time::timeout(ADDRESS_MAX, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => {
-                    stream.set_nodelay(true)?;
-                    // Whoever vanished without a word is noticed, however long an answer may take.
-                    set_socket_keepalive(&stream, true)?;
-                    set_tcp_keepidle(&stream, SILENT_MAX)?;
-                    return Ok(match &self.tls {
-                        None => Box::new(stream),
-                        Some((tls, name)) => Box::new(tls.connect(name.clone(), stream).await?),
-                    });
-                }
-                Ok(Err(error)) => last = error,
-                Err(_) => last = io::Error::new(io::ErrorKind::TimedOut, "it does not answer"),
-            }
-        }
-        Err(last)
-    }
-}
-
-fn trust() -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        return Err(
-            "this system trusts no certificate authority: install its list \
-                    (Debian: ca-certificates), or name one with SSL_CERT_FILE"
-                .to_owned(),
-        );
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
 #[cfg(test)]

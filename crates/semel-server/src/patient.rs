@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// How long the other end may take nothing.
-const TAKES_NOTHING_MAX: Duration = Duration::from_secs(30);
+pub(crate) const TAKES_NOTHING_MAX: Duration = Duration::from_secs(30);
 
 /// A connection that fails when nothing is taken for too long.
 #[derive(Debug)]

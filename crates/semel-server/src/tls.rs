@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::Tls;
+use crate::connection::Spoken;
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -20,6 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(crate) struct Encryption {
     files: Arc<Tls>,
+    spoken: Spoken,
     now: Arc<RwLock<Arc<ServerConfig>>>,
 }
 
@@ -30,10 +32,11 @@ impl std::fmt::Debug for Encryption {
 }
 
 impl Encryption {
-    pub(crate) fn new(files: &Tls) -> Result<Self, String> {
-        let config = read(files)?;
+    pub(crate) fn new(files: &Tls, spoken: Spoken) -> Result<Self, String> {
+        let config = read(files, spoken)?;
         Ok(Self {
             files: Arc::new(files.clone()),
+            spoken,
             now: Arc::new(RwLock::new(Arc::new(config))),
         })
     }
@@ -53,7 +56,7 @@ impl Encryption {
                 continue;
             }
             seen = now;
-            match read(&self.files) {
+            match read(&self.files, self.spoken) {
                 Ok(config) => {
                     let mut current = self.now.write().unwrap_or_else(PoisonError::into_inner);
                     *current = Arc::new(config);
@@ -70,7 +73,7 @@ fn changed(files: &Tls) -> [Option<SystemTime>; 2] {
     [at(&files.cert), at(&files.key)]
 }
 
-fn read(files: &Tls) -> Result<ServerConfig, String> {
+fn read(files: &Tls, spoken: Spoken) -> Result<ServerConfig, String> {
     let unreadable = |path: &Path, error: &dyn std::fmt::Display| {
         format!("{} cannot be used: {error}", path.display())
     };
@@ -91,6 +94,9 @@ fn read(files: &Tls) -> Result<ServerConfig, String> {
         .with_no_client_auth()
         .with_single_cert(certs, key)
         .map_err(|error| unreadable(&files.key, &error))?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = match spoken {
+        Spoken::Http1 => vec![b"http/1.1".to_vec()],
+        Spoken::Both => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+    };
     Ok(config)
 }

@@ -5,7 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use semel::core::token::{Granted, Refusal, judge};
-use semel::{Engine, Error, Token, TokenId, TokenRecord};
+use semel::{Engine, Error, Scope, Token, TokenId, TokenRecord};
+
+use crate::auth::unauthorized;
+use crate::http::Problem;
 
 /// How long a token is remembered: a revoked one works for no longer.
 const REMEMBERED: Duration = Duration::from_secs(1);
@@ -50,6 +53,31 @@ impl Tokens {
         Ok(granted)
     }
 
+    /// Names whoever shows this token, if they may do something.
+    pub(crate) async fn writer(
+        &self,
+        engine: &Engine,
+        text: &str,
+        deadline: Duration,
+    ) -> Result<String, Problem> {
+        match tokio::time::timeout(deadline, self.authenticate(engine, text)).await {
+            Ok(Ok(granted)) if granted.scope.includes(Scope::Write) => {
+                Ok(format!("token {}", granted.id))
+            }
+            Ok(Ok(_)) => {
+                let text = "calls that may have an effect need a token with scope `write`";
+                let hint = "`semel token create --scope write` makes one";
+                Err(Problem::new("forbidden", text).hint(hint))
+            }
+            Ok(Err(Error::Unauthorized(refusal))) => {
+                tracing::info!(why = refusal.as_str(), "a token was refused");
+                Err(unauthorized())
+            }
+            Ok(Err(error)) => Err(Problem::of(&error, engine.store().now())),
+            Err(_) => Err(Problem::timeout(deadline)),
+        }
+    }
+
     fn remembered(&self, id: TokenId) -> Option<TokenRecord> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let (record, at) = found.get(&id)?;
@@ -73,7 +101,7 @@ impl Tokens {
 
 #[cfg(test)]
 mod tests {
-    use semel::{NewToken, Scope};
+    use semel::NewToken;
 
     use super::*;
 

@@ -68,7 +68,7 @@ pub(super) async fn reference(State(server): State<Server>) -> Response {
 }
 
 /// The pages of docs/errors/, so that the server can show what its problems point at.
-const PAGES: [(&str, &str); 16] = [
+const PAGES: [(&str, &str); 18] = [
     (
         "breaker_open",
         include_str!("../../../../docs/errors/breaker_open.md"),
@@ -107,9 +107,14 @@ const PAGES: [(&str, &str); 16] = [
         "key_reused",
         include_str!("../../../../docs/errors/key_reused.md"),
     ),
+    ("lost", include_str!("../../../../docs/errors/lost.md")),
     (
         "not_found",
         include_str!("../../../../docs/errors/not_found.md"),
+    ),
+    (
+        "not_sent",
+        include_str!("../../../../docs/errors/not_sent.md"),
     ),
     (
         "rate_limited",

@@ -205,9 +205,9 @@ impl Problem {
 
     /// A path that has other methods.
     pub(crate) fn method() -> Self {
-        let mut problem = Self::input("this path has other methods").hint("Allow says which");
-        problem.0.status = StatusCode::METHOD_NOT_ALLOWED;
-        problem
+        Self::input("this path has other methods")
+            .hint("Allow says which")
+            .with_status(StatusCode::METHOD_NOT_ALLOWED)
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -258,6 +258,16 @@ impl Problem {
             }
         }
         problem
+    }
+
+    /// Answers with another status than the code's own.
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+        self.0.status = status;
+        self
+    }
+
+    pub(crate) fn is_retryable(&self) -> bool {
+        self.0.retryable
     }
 
     pub(crate) fn code(&self) -> &'static str {

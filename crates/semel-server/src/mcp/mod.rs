@@ -38,7 +38,6 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Engine;
-use semel::core::Digest;
 use tokio::sync::mpsc;
 
 pub use self::child::{Command, Environment};
@@ -51,7 +50,6 @@ pub use self::verify::{Verify, VerifyError};
 use self::catalogue::Catalogue;
 use self::child::Child;
 use self::gateway::{About, Gateway, Session};
-use self::http::caller::Pepper;
 use self::http::children::{self, Children, Start as _, Visits};
 use self::http::door::Opened;
 use self::http::front::Behind;
@@ -60,6 +58,7 @@ use self::http::upstream::HttpUpstream;
 use self::message::Message;
 use self::union::Union;
 use self::upstream::{Upstream, WAITING_MAX};
+use crate::pepper::Pepper;
 use crate::pool::Pool;
 use crate::{StartError, Stop, Url};
 
@@ -301,7 +300,7 @@ impl Service {
                 Behind::Children(Children::new(start, Visits::default()))
             }
         };
-        let pepper = pepper(&engine).await?;
+        let pepper = Pepper::of(&engine, "mcp").await?;
         let opened = Opened::open(Arc::clone(&gateway), behind, engine, listening, pepper).await?;
         Ok(Self {
             opened,
@@ -329,12 +328,4 @@ impl Service {
         self.gateway.flush().await;
         is_done
     }
-}
-
-/// Returns what credentials are hashed with: the same for as long as the store is the same one.
-async fn pepper(engine: &Engine) -> Result<Pepper, StartError> {
-    // A store without a number of its own is one in memory, or another server's.
-    let id = engine.store().id().await.unwrap_or_default();
-    let hash = Digest::of_parts(&[b"semel-mcp-principal\0", id.as_bytes()]);
-    Pepper::new(hash.0.to_vec()).map_err(StartError::Upstream)
 }

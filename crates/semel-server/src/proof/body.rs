@@ -5,7 +5,6 @@ use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
-use semel::core::identity::Observation;
 
 use super::Line;
 
@@ -56,7 +55,7 @@ impl Drop for Given {
     fn drop(&mut self) {
         if let Some(line) = self.line.take() {
             // Nobody wanted the rest of it, or there was none.
-            line.over(Observation::NotWritten);
+            line.abandoned();
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use semel::core::identity::Observation;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::Line;
+use super::{Sight, Streams, Turns};
 
 /// How long a connection that this side closes waits for the peer to take its last answer.
 const LINGER_MAX: Duration = Duration::from_secs(2);
@@ -18,17 +19,17 @@ const LINGER_MAX: Duration = Duration::from_secs(2);
 /// How often it is looked at meanwhile.
 const LINGER_LOOK: Duration = Duration::from_millis(5);
 
-/// A connection that tells its line what it sees.
+/// A connection that tells what passes.
 pub(crate) struct Watched<S> {
     stream: S,
-    line: Line,
+    sight: Arc<dyn Sight>,
     closing: Option<Closing>,
 }
 
 impl<S> fmt::Debug for Watched<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watched")
-            .field("line", &self.line)
+            .field("sight", &self.sight)
             .finish_non_exhaustive()
     }
 }
@@ -40,10 +41,18 @@ struct Closing {
 }
 
 impl<S> Watched<S> {
-    pub(crate) const fn new(stream: S, line: Line) -> Self {
+    pub(crate) fn turns(stream: S, turns: Arc<Turns>) -> Self {
+        Self::new(stream, turns)
+    }
+
+    pub(crate) fn streams(stream: S, streams: Arc<Streams>) -> Self {
+        Self::new(stream, streams)
+    }
+
+    fn new(stream: S, sight: Arc<dyn Sight>) -> Self {
         Self {
             stream,
-            line,
+            sight,
             closing: None,
         }
     }
@@ -52,8 +61,8 @@ impl<S> Watched<S> {
 impl<S> Drop for Watched<S> {
     fn drop(&mut self) {
         // The last look, while there is a socket to look at.
-        self.line.look();
-        self.line.closed();
+        self.sight.look();
+        self.sight.closed();
     }
 }
 
@@ -65,18 +74,18 @@ impl<S: AsyncRead + Unpin> Watched<S> {
             next: Box::pin(sleep(LINGER_LOOK)),
         });
         loop {
-            if self.line.is_settled() || Instant::now() >= closing.until {
+            if self.sight.is_settled() || Instant::now() >= closing.until {
                 return Poll::Ready(());
             }
             let mut scratch = [0; 1_024];
             let mut scratch = ReadBuf::new(&mut scratch);
             match Pin::new(&mut self.stream).poll_read(context, &mut scratch) {
                 Poll::Ready(Ok(())) if scratch.filled().is_empty() => {
-                    self.line.over(Observation::Closed);
+                    self.sight.over(Observation::Closed);
                 }
                 // It is not waited for any more.
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => self.line.over(end_of(&error)),
+                Poll::Ready(Err(error)) => self.sight.over(end_of(&error)),
                 Poll::Pending => {
                     ready!(closing.next.as_mut().poll(context));
                     closing.next.as_mut().reset(Instant::now() + LINGER_LOOK);
@@ -103,14 +112,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         // What was acknowledged was so before whatever is read now.
-        self.line.look();
+        self.sight.look();
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
         match &read {
-            Ok(()) if buffer.filled().len() > before => self.line.heard(),
-            Ok(()) if buffer.remaining() > 0 => self.line.over(Observation::Closed),
+            Ok(()) if buffer.filled().len() > before => {
+                self.sight.heard(&buffer.filled()[before..])
+            }
+            Ok(()) if buffer.remaining() > 0 => self.sight.over(Observation::Closed),
             Ok(()) => {}
-            Err(error) => self.line.over(end_of(error)),
+            Err(error) => self.sight.over(end_of(error)),
         }
         Poll::Ready(read)
     }
@@ -122,9 +133,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let Self { stream, line, .. } = &mut *self;
-        let write = || Pin::new(stream).poll_write(context, bytes);
-        let written = line.written_by(bytes.len(), write);
+        let Self { stream, sight, .. } = &mut *self;
+        let mut write = || Pin::new(&mut *stream).poll_write(context, bytes);
+        let written = sight.written_by(&[IoSlice::new(bytes)], &mut write);
         self.noted(written)
     }
 
@@ -133,10 +144,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Self { stream, line, .. } = &mut *self;
-        let offered = pieces.iter().map(|piece| piece.len()).sum();
-        let write = || Pin::new(stream).poll_write_vectored(context, pieces);
-        let written = line.written_by(offered, write);
+        let Self { stream, sight, .. } = &mut *self;
+        let mut write = || Pin::new(&mut *stream).poll_write_vectored(context, pieces);
+        let written = sight.written_by(pieces, &mut write);
         self.noted(written)
     }
 
@@ -148,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         let flushed = self.noted(flushed);
         if let Poll::Ready(Ok(())) = flushed {
-            self.line.flushed();
+            self.sight.flushed();
         }
         flushed
     }
@@ -164,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 impl<S> Watched<S> {
     fn noted<T>(&self, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if let Poll::Ready(Err(_)) = &done {
-            self.line.over(Observation::Reset);
+            self.sight.over(Observation::Reset);
         }
         done
     }

@@ -1,45 +1,11 @@
 //! Whose a request is: a token's, or that of whoever shows the same credentials to the server.
 
-use std::fmt;
-
 use axum::http::{HeaderMap, header};
 use semel::Token;
 use semel::core::token::TokenError;
 
 use crate::http::Problem;
-use crate::notify::hmac;
-
-/// How many bytes of a keyed hash name somebody.
-const NAME_BYTES: usize = 16;
-
-/// What credentials are hashed with, so that nobody can guess them from what is stored.
-#[derive(Clone)]
-pub(crate) struct Pepper(Vec<u8>);
-
-impl fmt::Debug for Pepper {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pepper")
-    }
-}
-
-impl Pepper {
-    /// Takes 16 to 64 bytes that nobody else knows and that stay the same: a principal is part of a call's scope.
-    pub(crate) fn new(bytes: Vec<u8>) -> Result<Self, String> {
-        if (16..=64).contains(&bytes.len()) {
-            return Ok(Self(bytes));
-        }
-        Err("16 to 64 bytes are needed".to_owned())
-    }
-
-    /// Names whoever shows these credentials.
-    fn principal(&self, credentials: &[u8]) -> String {
-        let hash = hmac(&self.0, &[credentials]);
-        let name = hash.0[..NAME_BYTES]
-            .iter()
-            .map(|byte| format!("{byte:02x}"));
-        format!("auth {}", name.collect::<String>())
-    }
-}
+use crate::pepper::Pepper;
 
 /// Whose a request is.
 #[derive(Clone, Debug, PartialEq, Eq)]

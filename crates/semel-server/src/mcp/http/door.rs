@@ -5,12 +5,13 @@ use std::sync::Arc;
 use semel::Engine;
 use tokio::sync::watch;
 
-use super::caller::Pepper;
 use super::desk::Desk;
 use super::front::{Behind, Front, PATH};
 use crate::accepting::Accepting;
 use crate::config::Config;
+use crate::connection::Spoken;
 use crate::door::Door;
+use crate::pepper::Pepper;
 use crate::replies::Replies;
 use crate::tls::Encryption;
 use crate::{StartError, Stop};
@@ -36,7 +37,7 @@ impl<D: Desk> Opened<D> {
         mut config: Config,
         pepper: Pepper,
     ) -> Result<Self, StartError> {
-        let door = Door::open(&engine, &mut config).await?;
+        let door = Door::open(&engine, &mut config, Spoken::Http1).await?;
         let (stop, stopped) = watch::channel(false);
         let front = Front::new(desk, behind, engine, config.clone(), pepper, stopped);
         Ok(Self {
@@ -67,7 +68,8 @@ impl<D: Desk> Opened<D> {
         let accepting = Accepting {
             listener: self.door.listener,
             encryption,
-            router: self.front.router(),
+            spoken: Spoken::Http1,
+            answers: self.front.router(),
             replies: Replies::new(self.config.drops_replies),
             limits: self.config.limits.clone(),
             proofs: Some(self.front.proofs()),

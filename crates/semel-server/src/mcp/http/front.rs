@@ -10,12 +10,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use bytes::Bytes;
-use semel::{Engine, Error};
+use semel::Engine;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::answering::{Accepts, Answering, Last};
-use super::caller::{Pepper, Shown, shown};
+use super::caller::{Shown, shown};
 use super::children::Children;
 use super::desk::Desk;
 use super::headers::{SESSION, passed_on};
@@ -28,6 +28,7 @@ use crate::http::Problem;
 use crate::http::body::{Budget, read};
 use crate::http::gate::{framed_clearly, meant_for_us};
 use crate::mcp::message::{MESSAGE_MAX, Malformed, Message};
+use crate::pepper::Pepper;
 use crate::proof::{Line, Proofs};
 use crate::tokens::Tokens;
 
@@ -274,7 +275,9 @@ impl<D: Desk> Front<D> {
         let principal = match shown(&parts.headers, &self.pepper)? {
             Shown::Token(token) => {
                 headers.remove(header::AUTHORIZATION);
-                Some(self.known(&token).await?)
+                let deadline = self.config.limits.deadline;
+                let writer = self.tokens.writer(&self.engine, &token, deadline);
+                Some(writer.await?)
             }
             Shown::Nothing | Shown::Others { .. } if self.config.needs_token() => {
                 return Err(unauthorized().into());
@@ -288,28 +291,6 @@ impl<D: Desk> Front<D> {
             accepts: Accepts::of(&parts.headers),
             line: parts.extensions.get::<Line>().cloned(),
         })
-    }
-
-    /// Finds out whose a token is.
-    async fn known(&self, token: &str) -> Result<String, Problem> {
-        let deadline = self.config.limits.deadline;
-        let known = self.tokens.authenticate(&self.engine, token);
-        match tokio::time::timeout(deadline, known).await {
-            Ok(Ok(granted)) if granted.scope.includes(semel::Scope::Write) => {
-                Ok(format!("token {}", granted.id))
-            }
-            Ok(Ok(_)) => {
-                let text = "calling tools needs a token with scope `write`";
-                let hint = "`semel token create --scope write` makes one";
-                Err(Problem::new("forbidden", text).hint(hint))
-            }
-            Ok(Err(Error::Unauthorized(refusal))) => {
-                tracing::info!(why = refusal.as_str(), "a token was refused");
-                Err(unauthorized())
-            }
-            Ok(Err(error)) => Err(Problem::of(&error, self.engine.store().now())),
-            Err(_) => Err(Problem::timeout(deadline)),
-        }
     }
 
     /// Reads the body of a message.

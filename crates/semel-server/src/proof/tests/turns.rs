@@ -1,150 +1,16 @@
-//! Proofs over real sockets: what is seen of an answer, whatever its caller does.
+//! Answers that are given in turn.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
-use axum::response::Response;
-use axum::routing::get;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use semel::core::identity::{Exchange, Observation};
-use semel_testkit::certificates::Authority;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio_rustls::TlsConnector;
 
-use super::{Line, Proofs, Watched, Witness};
-use crate::config::Tls;
-use crate::connection::{Connection, serve};
-use crate::replies::Replies;
-use crate::socket::Socket;
-use crate::tls::Encryption;
-
-/// Longer than anything here takes: what does not come by then does not come.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// More than the buffers of both ends hold.
-const LARGE: usize = 16 * 1024 * 1024;
-
-/// What was seen of each answer, in the order of the requests.
-#[derive(Clone)]
-struct Seen(Arc<watch::Sender<Vec<Vec<Observation>>>>);
-
-struct One {
-    seen: Seen,
-    number: usize,
-}
-
-impl Witness for One {
-    fn see(&self, seen: Observation) {
-        self.seen.0.send_modify(|all| all[self.number].push(seen));
-    }
-}
-
-impl Seen {
-    fn begin(&self) -> Arc<One> {
-        let mut number = 0;
-        self.0.send_modify(|all| {
-            number = all.len();
-            all.push(vec![]);
-        });
-        Arc::new(One {
-            seen: self.clone(),
-            number,
-        })
-    }
-
-    fn of(&self, number: usize) -> Vec<Observation> {
-        self.0.borrow()[number].clone()
-    }
-
-    /// Waits until an answer was seen to end in this way.
-    async fn until(&self, number: usize, exchange: Exchange) -> Vec<Observation> {
-        let mut all = self.0.subscribe();
-        let is_so = |all: &Vec<Vec<Observation>>| {
-            all.get(number)
-                .is_some_and(|seen| Exchange::of(seen.iter().copied()) == exchange)
-        };
-        let reached = tokio::time::timeout(PATIENCE, all.wait_for(is_so)).await;
-        match reached {
-            Ok(Ok(all)) => all[number].clone(),
-            _ => panic!("{exchange:?} was not reached: {:?}", *self.0.borrow()),
-        }
-    }
-}
-
-struct Service {
-    address: SocketAddr,
-    seen: Seen,
-    proofs: Proofs,
-    _stop: watch::Sender<bool>,
-}
-
-async fn answer(
-    State((seen, size)): State<(Seen, usize)>,
-    axum::Extension(line): axum::Extension<Line>,
-) -> Response {
-    let body = Body::from(vec![b'x'; size]);
-    Response::new(line.watched(body, seen.begin(), 0))
-}
-
-async fn service(size: usize) -> Service {
-    encrypted(size, None).await
-}
-
-async fn encrypted(size: usize, encryption: Option<Encryption>) -> Service {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("it has one");
-    let seen = Seen(Arc::new(watch::Sender::new(vec![])));
-    let router = Router::new()
-        .route("/", get(answer))
-        .with_state((seen.clone(), size));
-    let (stop, stopped) = watch::channel(false);
-    let proofs = Proofs::default();
-    let kept = proofs.clone();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let connection = Connection {
-                acceptor: encryption.as_ref().map(Encryption::acceptor),
-                router: router.clone(),
-                replies: Replies::new(false),
-                head: PATIENCE,
-                proofs: Some(kept.clone()),
-                stop: stopped.clone(),
-            };
-            tokio::spawn(serve(Socket::Tcp(stream), connection));
-        }
-    });
-    Service {
-        address,
-        seen,
-        proofs,
-        _stop: stop,
-    }
-}
-
-async fn ask(stream: &mut TcpStream, more: &str) {
-    let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{more}\r\n");
-    let sent = stream.write_all(request.as_bytes()).await;
-    sent.expect("it is sent");
-}
-
-/// Reads a whole answer.
-async fn read(stream: &mut TcpStream, size: usize) {
-    let mut head = vec![];
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.expect("there is more"));
-    }
-    let mut body = vec![0; size];
-    stream.read_exact(&mut body).await.expect("it is whole");
-}
+use super::super::{Proofs, Turns, Watched};
+use super::{LARGE, Seen, Trusted, ask, encrypted, read, service};
+use crate::socket::{Shared, Socket};
 
 #[tokio::test]
 async fn what_the_peer_took_is_delivered() {
@@ -281,29 +147,10 @@ async fn what_was_sent_ahead_proves_nothing() {
 
 #[tokio::test]
 async fn an_encrypted_answer_is_proved_and_taken_back_the_same_way() {
-    let authority = Authority::new("ours");
-    let vouched = authority.vouch("server", "DNS:localhost");
-    let files = Tls {
-        cert: vouched.certificate.clone(),
-        key: vouched.key.clone(),
-    };
-    let encryption = Encryption::new(&files).expect("the files are right");
-    let service = encrypted(7, Some(encryption)).await;
-    let mut roots = RootCertStore::empty();
-    let root = CertificateDer::from_pem_file(authority.certificate()).expect("it can be read");
-    roots.add(root).expect("it is one");
-    let trust = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("there are some")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connector = TlsConnector::from(Arc::new(trust));
+    let trusted = Trusted::speaking(&[]);
+    let service = encrypted(7, Some(trusted.encryption.clone())).await;
     for (number, reads) in [true, false].into_iter().enumerate() {
-        let stream = TcpStream::connect(service.address)
-            .await
-            .expect("it listens");
-        let name = ServerName::try_from("localhost").expect("it is a name");
-        let mut caller = connector.connect(name, stream).await.expect("it trusts");
+        let mut caller = trusted.connect(service.address).await;
         let sent = caller.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         sent.expect("it is sent");
         caller.flush().await.expect("it is sent");
@@ -324,13 +171,13 @@ async fn an_encrypted_answer_is_proved_and_taken_back_the_same_way() {
 }
 
 /// A line of a connection whose system does not say what the peer took.
-fn unsaid() -> (Line, Seen) {
+fn unsaid() -> (Arc<Turns>, Seen) {
     let (ours, _) = std::os::unix::net::UnixStream::pair().expect("there are sockets");
     ours.set_nonblocking(true).expect("it can be");
     let ours = tokio::net::UnixStream::from_std(ours).expect("it can be");
-    let gone = crate::socket::Shared::new(Socket::Unix(ours)).look();
+    let gone = Shared::new(Socket::Unix(ours)).look();
     let seen = Seen(Arc::new(watch::Sender::new(vec![])));
-    (Proofs::default().line(gone, false), seen)
+    (Proofs::default().turns(gone, false), seen)
 }
 
 #[tokio::test]
@@ -343,9 +190,10 @@ async fn where_nobody_says_what_was_taken_going_on_proves_it_and_closing_does_no
             Exchange::Written { closed: true },
         ),
     ] {
-        let (line, seen) = unsaid();
+        let (turns, seen) = unsaid();
         let (ours, mut theirs) = tokio::io::duplex(64);
-        let mut stream = Watched::new(ours, line.clone());
+        let mut stream = Watched::turns(ours, Arc::clone(&turns));
+        let line = turns.arrived();
         let body = line.watched(Body::from("answer"), seen.begin(), 0);
         let bytes = axum::body::to_bytes(body, 64).await.expect("it is whole");
         assert_eq!(seen.of(0), []);
