@@ -24,7 +24,7 @@ impl Failure {
             hint: None,
             retryable: matches!(
                 code,
-                "in_flight" | "breaker_open" | "rate_limited" | "store_unavailable"
+                "in_flight" | "breaker_open" | "rate_limited" | "not_sent" | "store_unavailable"
             ),
             key: None,
         }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     /// All codes that users can meet.
-    const CODES: [&str; 16] = [
+    const CODES: [&str; 18] = [
         "in_flight",
         "breaker_open",
         "in_doubt",
@@ -117,6 +117,8 @@ mod tests {
         "unauthorized",
         "forbidden",
         "rate_limited",
+        "not_sent",
+        "lost",
         "store_unavailable",
         "internal",
     ];

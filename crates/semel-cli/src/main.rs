@@ -8,6 +8,7 @@ mod context;
 mod failure;
 mod found;
 mod liveness;
+mod look_up;
 mod order;
 mod printer;
 mod probe;
@@ -83,8 +84,9 @@ fn start(context: &Context, verb: Verb) -> Result<ExitCode, Failure> {
             Verb::Restore(args) => commands::restore::run(context, &args).await,
             Verb::Copy(args) => commands::copy::run(context, &args).await,
             Verb::Verify => commands::verify::run(context).await,
-            Verb::Serve(_) => commands::serve::run(context).await,
+            Verb::Serve(args) => commands::serve::run(context, &args).await,
             Verb::Mcp(args) => commands::mcp::run(context, &args).await,
+            Verb::Proxy(args) => commands::proxy::run(context, &args).await,
             Verb::Token(args) => commands::token::run(context, &args).await,
             Verb::Config(args) => Ok(commands::config::run(context, &args)),
             Verb::Completions(args) => commands::completions::run(&context.printer, &args),

@@ -3,6 +3,7 @@
 pub(crate) mod look;
 pub(crate) mod mcp;
 pub(crate) mod operate;
+pub(crate) mod proxy;
 pub(crate) mod query;
 pub(crate) mod run;
 pub(crate) mod serve;
@@ -103,6 +104,7 @@ pub(crate) enum Verb {
 
     Serve(serve::Serve),
     Mcp(Box<mcp::Mcp>),
+    Proxy(proxy::Proxy),
     Token(token::Token),
     Config(look::Config),
     Completions(look::Completions),
@@ -116,6 +118,10 @@ impl Verb {
             Self::Serve(serve) => {
                 let listen = serve.listen.as_ref()?;
                 Some(("serve.listen", "--listen", listen))
+            }
+            Self::Proxy(proxy) => {
+                let listen = proxy.listen.as_ref()?;
+                Some(("proxy.listen", "--listen", listen))
             }
             _ => None,
         }

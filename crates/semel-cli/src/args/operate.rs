@@ -34,7 +34,7 @@ pub(crate) struct Known {
     pub(crate) not_done: bool,
 
     /// Asks the operation's own probe, or this command, run by `sh -c`: exit 0 means done, 1 not
-    /// done, anything else unknown
+    /// done, anything else unknown. That of a request through the proxy is a GET
     #[arg(long, value_name = "CMD", num_args = 0..=1, require_equals = true)]
     pub(crate) probe: Option<Option<String>>,
 }
@@ -58,6 +58,7 @@ pub(crate) struct Known {
   semel resolve order-7 --not-done
   semel resolve order-7 --probe
   semel resolve order-7 --probe='curl -fs https://shop.example/orders/$SEMEL_KEY'
+  semel resolve proxy/3b1f.../key:order-7 --probe --header \"Authorization: Bearer $TOKEN\"
   semel resolve --state doubtful --name send-mail --not-done --dry-run")]
 pub(crate) struct Resolve {
     /// The operation's key; without it all that match the filters are meant
@@ -77,6 +78,11 @@ pub(crate) struct Resolve {
     /// What it answered: JSON, or @FILE, or @- for standard input
     #[arg(long, value_name = "JSON", conflicts_with_all = ["not_done", "probe"])]
     pub(crate) data: Option<String>,
+
+    /// A header of the GET that a request through the proxy is looked up by, such as `Authorization:
+    /// Bearer ...`; may be repeated. Credentials are stored nowhere
+    #[arg(long, value_name = "NAME: VALUE", requires = "probe")]
+    pub(crate) header: Vec<String>,
 
     /// Goes ahead although the holder may still act, or although many are meant
     #[arg(long)]

@@ -13,9 +13,14 @@
   semel serve --listen 127.0.0.1:8080 --store sqlite:/var/lib/semel/semel.db
   semel serve --listen unix:/run/semel/semel.sock
   SEMEL_AUTH=required semel serve
+  semel serve --proxy
   curl -s localhost:7363/v1/begin -d '{\"key\": \"o-1\", \"name\": \"create-order\", \"input\": {\"amount\": 100}}'")]
 pub(crate) struct Serve {
     /// Where to listen: ADDRESS:PORT or unix:PATH [default: the setting serve.listen]
     #[arg(long, value_name = "PLACE")]
     pub(crate) listen: Option<String>,
+
+    /// Serves the routes of semel.toml (`[[proxy.route]]`) as well, as `semel proxy` does, at the setting proxy.listen
+    #[arg(long)]
+    pub(crate) proxy: bool,
 }

@@ -57,8 +57,18 @@ pub(crate) fn some_number(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Reads a size: a whole number of bytes, or one and `KiB` or `MiB`.
+/// Reads the size of something that is read as a whole.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
+    size_within(text, SIZE_MAX, "64MiB")
+}
+
+/// Reads the size of something that is not kept in memory.
+pub(crate) fn large_size(text: &str) -> Result<usize, String> {
+    size_within(text, LARGE_SIZE_MAX, "1024GiB")
+}
+
+/// Reads a size: a whole number of bytes, or one and `KiB`, `MiB` or `GiB`.
+fn size_within(text: &str, limit: usize, shown: &str) -> Result<usize, String> {
     let wrong = || format!("`{text}` is not a size; write 4096, 512KiB or 2MiB");
     let split = text
         .find(|c: char| !c.is_ascii_digit())
@@ -68,16 +78,20 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
         "" => 1,
         "KiB" => 1_024,
         "MiB" => 1_024 * 1_024,
+        "GiB" => 1_024 * 1_024 * 1_024,
         _ => return Err(wrong()),
     };
     let number: usize = digits.parse().map_err(|_| wrong())?;
-    let size = number.checked_mul(each).filter(|size| *size <= SIZE_MAX);
+    let size = number.checked_mul(each).filter(|size| *size <= limit);
     match size {
         Some(0) => Err("a size of zero makes no sense here".to_owned()),
         Some(size) => Ok(size),
-        None => Err(format!("`{text}` is too large; the limit is 64MiB")),
+        None => Err(format!("`{text}` is too large; the limit is {shown}")),
     }
 }
+
+/// Longer than any disk should have to keep for one request.
+const LARGE_SIZE_MAX: usize = 1_024 * 1_024 * 1_024 * 1_024;
 
 /// Nothing that is read as a whole may be larger.
 const SIZE_MAX: usize = 64 * 1_024 * 1_024;

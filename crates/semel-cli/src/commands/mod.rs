@@ -13,6 +13,7 @@ pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod man;
 pub(crate) mod mcp;
+pub(crate) mod proxy;
 pub(crate) mod resolve;
 pub(crate) mod restore;
 pub(crate) mod retry;

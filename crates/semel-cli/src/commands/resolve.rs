@@ -4,7 +4,9 @@ use std::io::Read as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use semel::core::http::Place;
 use semel::core::ledger::{Attempt, Command, Decision, Expire, Rejection, StateKind, decide};
+use semel::http::HeaderMap;
 use semel::store::PAYLOAD_MAX;
 use semel::{Effect, Engine, Note, Probe};
 
@@ -16,6 +18,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::found::Found;
 use crate::liveness;
+use crate::look_up::{self, Looked};
 use crate::order::{Choice, Desk, refused};
 use crate::probe;
 use crate::selection::{Selection, Tally, select, unconfirmed};
@@ -47,7 +50,10 @@ enum Known {
     Probe {
         /// Without one, each operation's own is asked.
         command: Option<String>,
-        effect: Effect,
+        /// What it did where the probe does not say.
+        effect: Option<Effect>,
+        /// What a request that is looked up is asked with.
+        headers: HeaderMap,
     },
 }
 
@@ -58,15 +64,15 @@ impl Known {
         } else {
             Effect::Updated
         };
-        let effect = args.effect.unwrap_or(usual);
         Ok(match &args.known.probe {
             Some(command) => Self::Probe {
                 command: command.clone(),
-                effect,
+                effect: args.effect,
+                headers: look_up::headers(&args.header)?,
             },
             None if args.known.done => Self::Already(Choice::Done {
                 ok: !args.failed,
-                effect,
+                effect: args.effect.unwrap_or(usual),
                 data: args.data.as_deref().map(data).transpose()?,
             }),
             None => Self::Already(Choice::NotDone),
@@ -144,9 +150,20 @@ impl Clerk<'_> {
                     &Choice::NotDone,
                 );
             }
-            Known::Probe { command, effect } => {
-                self.ask(&found, command.as_deref(), *effect).await?
-            }
+            Known::Probe {
+                command,
+                effect,
+                headers,
+            } => match found
+                .operation()
+                .and_then(|it| Some((it, look_up::place(it)?)))
+            {
+                Some((operation, place)) if command.is_none() => {
+                    let looked = look_up::look(operation, &place, headers.clone()).await;
+                    self.looked(&found, &place, looked, *effect)?
+                }
+                _ => self.ask(&found, command.as_deref(), *effect).await?,
+            },
         };
         desk.decide(self.context, self.engine, &found, choice).await
     }
@@ -261,7 +278,7 @@ impl Clerk<'_> {
         &self,
         found: &Found,
         command: Option<&str>,
-        effect: Effect,
+        effect: Option<Effect>,
     ) -> Result<(Desk, Choice), Failure> {
         let own = found.operation().and_then(|it| it.spec.probe.as_ref());
         let Some(command) = command.or_else(|| own.map(Probe::as_str)) else {
@@ -279,24 +296,63 @@ impl Clerk<'_> {
             probe::Found::Done(data) => (
                 Choice::Done {
                     ok: true,
-                    effect: data.declared().effect().unwrap_or(effect),
+                    effect: data
+                        .declared()
+                        .effect()
+                        .or(effect)
+                        .unwrap_or(Effect::Updated),
                     data: Some(answer_of(found, &data)),
                 },
                 0,
             ),
             probe::Found::NotDone => (Choice::NotDone, 1),
-            probe::Found::Unknown(how) => {
-                let text = format!("{}: the probe does not know ({how})", found.key);
-                return Err(Failure::new("in_doubt", text)
-                    .hint("it stays in doubt; say --done or --not-done once you know"));
-            }
+            probe::Found::Unknown(how) => return Err(unknown(found, &how)),
         };
-        let said = format!("the probe `{command}` exited {exit}");
-        let note = self.desk.note.clone().or_else(|| Note::from_lossy(&said));
-        let desk = Desk {
+        Ok((
+            self.noted(&format!("the probe `{command}` exited {exit}")),
+            choice,
+        ))
+    }
+
+    /// Decides by what was looked up, and says so in the note.
+    fn looked(
+        &self,
+        found: &Found,
+        place: &Place,
+        looked: Looked,
+        effect: Option<Effect>,
+    ) -> Result<(Desk, Choice), Failure> {
+        let (choice, shows) = match looked {
+            Looked::Done(usual, answer) => (
+                Choice::Done {
+                    ok: true,
+                    effect: effect.unwrap_or(usual),
+                    data: Some(answer),
+                },
+                "that it happened",
+            ),
+            Looked::NotDone => (Choice::NotDone, "that it did not happen"),
+            Looked::Unknown(how) => return Err(unknown(found, &how)),
+        };
+        let line = place.line();
+        Ok((
+            self.noted(&format!("the probe `{line}` shows {shows}")),
+            choice,
+        ))
+    }
+
+    /// Notes what was found, unless somebody has said why.
+    fn noted(&self, said: &str) -> Desk {
+        let note = self.desk.note.clone().or_else(|| Note::from_lossy(said));
+        Desk {
             note,
             ..self.desk.clone()
-        };
-        Ok((desk, choice))
+        }
     }
+}
+
+/// Says that a probe does not know.
+fn unknown(found: &Found, how: &str) -> Failure {
+    let text = format!("{}: the probe does not know ({how})", found.key);
+    Failure::new("in_doubt", text).hint("it stays in doubt; say --done or --not-done once you know")
 }

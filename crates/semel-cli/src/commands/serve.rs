@@ -8,6 +8,8 @@ use semel_server::{Config, Service, StartError, Stop};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::args::serve::Serve;
+use crate::commands::proxy;
 use crate::commands::run::inject::Faults;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -15,7 +17,7 @@ use crate::failure::Failure;
 /// What a process ends with that was told twice to end.
 const FORCED: i32 = 130;
 
-pub(crate) async fn run(context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(context: &Context, args: &Serve) -> Result<ExitCode, Failure> {
     let settings = &context.settings;
     let faults = Faults::for_server()?;
     let config = Config {
@@ -26,20 +28,44 @@ pub(crate) async fn run(context: &Context) -> Result<ExitCode, Failure> {
     let engine = Engine::builder().redactor(settings.redactor()?);
     let engine = engine.open(settings.store()).await?;
     faults.plan(&engine);
+    let proxy = match args.proxy {
+        true => Some(proxy::open(context, engine.clone(), settings.routes(), &config).await?),
+        false => None,
+    };
     let service = Service::open(engine, config).await.map_err(failure)?;
-    // Whoever is told that it listens may tell it to end.
-    let signals = listen_for(&[SignalKind::terminate(), SignalKind::interrupt()]);
-    let signals = signals.map_err(|error| Failure::internal(format!("no signals: {error}")))?;
+    let stops = proxy.iter().map(|proxy| proxy.stopper());
+    let stopping = stop_on_signals(stops.chain([service.stopper()]).collect())?;
     let store = settings.shown_store();
     tracing::info!(address = service.address(), store, "listening");
-    let stop = service.stopper();
-    tokio::spawn(stop_on(signals, stop));
-    if service.run().await {
+    if let Some(proxy) = &proxy {
+        tracing::info!(address = proxy.address(), "the proxy listens");
+    }
+    tokio::spawn(stopping);
+    let proxied = async {
+        match proxy {
+            Some(proxy) => proxy.run().await,
+            None => true,
+        }
+    };
+    let (served, proxied) = tokio::join!(service.run(), proxied);
+    said_at_the_end(served && proxied);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Listens for signals, before anybody is told that it can be reached: whoever is may tell it to end.
+pub(crate) fn stop_on_signals(stops: Vec<Stop>) -> Result<impl Future<Output = ()>, Failure> {
+    let signals = listen_for(&[SignalKind::terminate(), SignalKind::interrupt()]);
+    let signals = signals.map_err(|error| Failure::internal(format!("no signals: {error}")))?;
+    Ok(stop_on(signals, stops))
+}
+
+/// Says whether everything was done before the end.
+pub(crate) fn said_at_the_end(is_done: bool) {
+    if is_done {
         tracing::info!("stopped");
     } else {
         tracing::warn!("stopped before all was done: the time for it was over");
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn failure(error: StartError) -> Failure {
@@ -61,11 +87,11 @@ fn listen_for(kinds: &[SignalKind]) -> io::Result<Vec<Signal>> {
     kinds.iter().map(|kind| signal(*kind)).collect()
 }
 
-/// Stops the server at the first signal, and the process at the second.
-async fn stop_on(mut signals: Vec<Signal>, stop: Stop) {
+/// Stops what is served at the first signal, and the process at the second.
+async fn stop_on(mut signals: Vec<Signal>, stops: Vec<Stop>) {
     any(&mut signals).await;
     tracing::info!("stopping");
-    stop.stop();
+    stops.iter().for_each(Stop::stop);
     any(&mut signals).await;
     std::process::exit(FORCED);
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::known::Kind;
 use super::mcp;
 use super::nearest::nearest;
+use super::proxy;
 use super::servers;
 use super::{SETTINGS, Variable, named, user_directory};
 use crate::failure::Failure;
@@ -18,6 +19,7 @@ pub(super) struct Said {
     pub(super) values: BTreeMap<String, String>,
     pub(super) tools: mcp::Tools,
     pub(super) servers: Vec<servers::Written>,
+    pub(super) proxy: proxy::Written,
 }
 
 /// Reads the file that was named, or else `./semel.toml`, or else the user's own.
@@ -65,8 +67,11 @@ fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
             error.message()
         ))
     })?;
-    let tools = taken(&path, &mut table, "tools")?;
-    let servers = taken(&path, &mut table, "servers")?;
+    let routes = routes(&path, &mut table)?;
+    let profiles = taken(&path, &mut table, "proxy", "profiles")?;
+    let tools = taken(&path, &mut table, "mcp", "tools")?;
+    let servers = taken(&path, &mut table, "mcp", "servers")?;
+    let proxy = proxy::proxy(&path, &routes, &profiles)?;
     let (tools, servers) = (
         mcp::tools(&path, "mcp.tools", &tools)?,
         servers::servers(&path, &servers)?,
@@ -78,18 +83,38 @@ fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
         values,
         tools,
         servers,
+        proxy,
     })
 }
 
-/// Takes a table out of `[mcp]` whose members have names of their own: they are no settings that everybody knows.
-fn taken(path: &Path, table: &mut toml::Table, name: &str) -> Result<toml::Table, Failure> {
-    let section = table.get_mut("mcp").and_then(toml::Value::as_table_mut);
-    match section.and_then(|section| section.remove(name)) {
+/// Takes out the routes of the proxy.
+fn routes(path: &Path, table: &mut toml::Table) -> Result<Vec<toml::Value>, Failure> {
+    let section = table.get_mut("proxy").and_then(toml::Value::as_table_mut);
+    match section.and_then(|section| section.remove("route")) {
+        Some(toml::Value::Array(routes)) => Ok(routes),
+        Some(other) => {
+            let (file, found) = (path.display(), other.type_str());
+            let text = format!("{file}: `proxy.route` must be an array of tables; it is a {found}");
+            Err(Failure::input(text).hint("write `[[proxy.route]]` above each"))
+        }
+        None => Ok(vec![]),
+    }
+}
+
+/// Takes a table out of a section whose members have names of their own: they are no settings that everybody knows.
+fn taken(
+    path: &Path,
+    table: &mut toml::Table,
+    section: &str,
+    name: &str,
+) -> Result<toml::Table, Failure> {
+    let found = table.get_mut(section).and_then(toml::Value::as_table_mut);
+    match found.and_then(|found| found.remove(name)) {
         Some(toml::Value::Table(taken)) => Ok(taken),
         Some(other) => {
             let (file, found) = (path.display(), other.type_str());
             Err(Failure::input(format!(
-                "{file}: `mcp.{name}` must be a table; it is a {found}"
+                "{file}: `{section}.{name}` must be a table; it is a {found}"
             )))
         }
         None => Ok(toml::Table::new()),
@@ -118,7 +143,7 @@ fn flatten(
         let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
             let unknown = Failure::input(format!("{}: unknown setting `{name}`", path.display()));
             let known = SETTINGS.iter().map(|setting| setting.name);
-            let known = known.chain(["mcp.tools", "mcp.servers"]);
+            let known = known.chain(["mcp.tools", "mcp.servers", "proxy.route", "proxy.profiles"]);
             return Err(match nearest(&name, known) {
                 Some(near) => unknown.hint(format!("did you mean `{near}`?")),
                 None => unknown.hint("`semel config show` lists all settings"),

@@ -58,7 +58,7 @@ const fn list(name: &'static str, env: &'static str, about: &'static str) -> Set
 }
 
 /// All that can be set.
-pub(crate) const SETTINGS: [Setting; 39] = [
+pub(crate) const SETTINGS: [Setting; 41] = [
     plain("store", "SEMEL_STORE", "", "where the ledger is", anything),
     plain(
         "namespace",
@@ -336,6 +336,20 @@ pub(crate) const SETTINGS: [Setting; 39] = [
         "mcp.lost_texts",
         "SEMEL_MCP_LOST_TEXTS",
         "texts of failures behind which the effect may have happened",
+    ),
+    plain(
+        "proxy.listen",
+        "SEMEL_PROXY_LISTEN",
+        "127.0.0.1:7364",
+        "where clients of the proxy come in: ADDRESS:PORT or unix:PATH",
+        |text| ok(values::listen(text)),
+    ),
+    plain(
+        "proxy.log",
+        "SEMEL_PROXY_LOG",
+        "info",
+        "what the proxy writes to its log: `error`, `warn`, `info`, `debug` or `off`",
+        |text| one_of(text, &["off", "error", "warn", "info", "debug"]),
     ),
 ];
 

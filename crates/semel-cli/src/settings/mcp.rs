@@ -10,7 +10,7 @@ use semel_server::mcp::{Cancel, ToolPolicy, UpstreamPolicy, Verify};
 use serde::Deserialize;
 
 use super::Settings;
-use super::nearest::nearest;
+use super::nearest::only;
 use crate::args::values;
 use crate::failure::Failure;
 
@@ -68,19 +68,7 @@ pub(super) fn tools(path: &Path, place: &str, table: &toml::Table) -> Result<Too
     for (name, value) in table {
         let wrong =
             |text: String| Failure::input(format!("{}: {place}.{name}: {text}", path.display()));
-        let Some(members) = value.as_table() else {
-            let text = format!("it must be a table; it is a {}", value.type_str());
-            return Err(wrong(text));
-        };
-        for member in members.keys() {
-            if !MEMBERS.contains(&member.as_str()) {
-                let unknown = wrong(format!("unknown setting `{member}`"));
-                return Err(match nearest(member, MEMBERS) {
-                    Some(near) => unknown.hint(format!("did you mean `{near}`?")),
-                    None => unknown.hint(format!("a tool has {}", MEMBERS.join(", "))),
-                });
-            }
-        }
+        only(value, &MEMBERS, "a tool", &wrong)?;
         let written: Written = value
             .clone()
             .try_into()

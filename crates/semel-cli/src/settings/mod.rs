@@ -4,6 +4,7 @@ mod file;
 mod known;
 mod mcp;
 mod nearest;
+mod proxy;
 mod redact;
 mod secret;
 mod serve;
@@ -57,6 +58,8 @@ pub(crate) struct Settings {
     tools: mcp::Tools,
     /// The servers behind the gateway for MCP.
     servers: Vec<servers::Written>,
+    /// The routes of the proxy.
+    proxy: proxy::Written,
 }
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -120,6 +123,7 @@ impl Settings {
             values,
             tools: file.tools,
             servers: file.servers,
+            proxy: file.proxy,
         })
     }
 

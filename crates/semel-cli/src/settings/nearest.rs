@@ -1,5 +1,7 @@
 //! Which name was probably meant.
 
+use crate::failure::Failure;
+
 /// Beyond one slip of the finger in so many letters it was another word.
 const LETTERS_PER_SLIP: usize = 3;
 
@@ -15,6 +17,28 @@ pub(crate) fn nearest<'a>(
         .filter(|(slips, _)| *slips <= allowed)
         .min()
         .map(|(_, name)| name)
+}
+
+/// Refuses a table with members that nobody knows; `what` has the known ones.
+pub(super) fn only(
+    value: &toml::Value,
+    known: &[&str],
+    what: &str,
+    wrong: &dyn Fn(String) -> Failure,
+) -> Result<(), Failure> {
+    let Some(members) = value.as_table() else {
+        let found = value.type_str();
+        return Err(wrong(format!("it must be a table; it is a {found}")));
+    };
+    let stranger = members.keys().find(|name| !known.contains(&name.as_str()));
+    let Some(stranger) = stranger else {
+        return Ok(());
+    };
+    let unknown = wrong(format!("unknown setting `{stranger}`"));
+    Err(match nearest(stranger, known.iter().copied()) {
+        Some(near) => unknown.hint(format!("did you mean `{near}`?")),
+        None => unknown.hint(format!("{what} has {}", known.join(", "))),
+    })
 }
 
 /// Counts the characters to insert, remove, replace or swap with their neighbour, row by row.

@@ -7,7 +7,7 @@ use semel_server::mcp::{Command, Environment, Served, Server};
 
 use super::Settings;
 use super::mcp::{self, Tools};
-use super::nearest::nearest;
+use super::nearest::only;
 use crate::failure::Failure;
 
 /// The members of a server's table.
@@ -50,19 +50,9 @@ fn server(path: &Path, name: &str, value: &toml::Value) -> Result<Written, Failu
             "a server's name has 1 to {NAME_MAX} letters, digits, `-` or `_`"
         )));
     }
-    let Some(members) = value.as_table() else {
-        let found = value.type_str();
-        return Err(wrong(format!("it must be a table; it is a {found}")));
-    };
-    for member in members.keys() {
-        if !MEMBERS.contains(&member.as_str()) {
-            let unknown = wrong(format!("unknown setting `{member}`"));
-            return Err(match nearest(member, MEMBERS) {
-                Some(near) => unknown.hint(format!("did you mean `{near}`?")),
-                None => unknown.hint(format!("a server has {}", MEMBERS.join(", "))),
-            });
-        }
-    }
+    only(value, &MEMBERS, "a server", &wrong)?;
+    let nothing = toml::Table::new();
+    let members = value.as_table().unwrap_or(&nothing);
     let server = match (members.get("command"), members.get("url")) {
         (Some(command), None) => by_command(command, members),
         (None, Some(url)) => by_url(url, members),
