@@ -1,0 +1,123 @@
+//! C. Probes: a doubt is looked up before anything is done a second time.
+
+use serde_json::{Value, json};
+
+use crate::http::Answer;
+use crate::server::wait_until;
+use crate::setup::{Setup, fresh, is_replay, keyed, refused, replay_of};
+use crate::upstream::{Deed, Reply};
+
+/// Looks a charge up by the key of its request.
+const ROUTE: &str = r#"
+lease = "1s"
+probe = { path = "/charges/{key}", found = "/charge" }
+"#;
+
+/// Says what became of a charge.
+fn found(charge: Value) -> Reply {
+    let body = json!({"charge": charge}).to_string();
+    Reply::new(200, body).header("Content-Type", "application/json")
+}
+
+fn paid() -> Reply {
+    found(json!({"status": "paid"}))
+}
+
+/// Sends a request whose answer is lost.
+fn lose(setup: &Setup, deed: Deed) {
+    setup.upstream.next(deed);
+    refused(&setup.ask(keyed("k")), 502, "in_doubt");
+}
+
+/// Asks until it was looked up: not before the lease of the lost attempt is over.
+fn ask_until_looked_up(setup: &Setup) -> Answer {
+    let mut last = None;
+    wait_until("it is looked up", || {
+        last = Some(setup.ask(keyed("k")));
+        !looked_up(setup).is_empty()
+    });
+    last.expect("it was asked")
+}
+
+/// Returns the places that were looked up.
+fn looked_up(setup: &Setup) -> Vec<String> {
+    let received = setup.upstream.received();
+    let gets = received.into_iter().filter(|it| it.method == "GET");
+    gets.map(|it| it.target).collect()
+}
+
+#[test]
+fn c048_what_happened_is_told_and_not_done_again() {
+    let setup = Setup::routed(ROUTE);
+    lose(&setup, Deed::CloseAfterEffect);
+    setup.upstream.answers(paid());
+    let told = ask_until_looked_up(&setup);
+    assert_eq!(told.status, 200, "{told:?}");
+    assert_eq!(told.json()["charge"]["status"], "paid", "{told:?}");
+    assert_eq!(looked_up(&setup), ["/charges/k"]);
+    let again = setup.ask(keyed("k"));
+    assert!(is_replay(&again), "{again:?}");
+    assert_eq!(again.body, told.body, "{again:?}");
+    assert_eq!(looked_up(&setup).len(), 1);
+    assert_eq!(setup.effects(), 1);
+}
+
+#[test]
+fn c048_what_did_not_happen_is_done_once() {
+    let setup = Setup::routed(ROUTE);
+    lose(&setup, Deed::CloseBeforeEffect);
+    setup.upstream.answers(found(Value::Null));
+    let told = ask_until_looked_up(&setup);
+    fresh(&told, 201);
+    assert_eq!(looked_up(&setup), ["/charges/k"]);
+    replay_of(&told, &setup.ask(keyed("k")));
+    assert_eq!(setup.effects(), 1);
+}
+
+#[test]
+fn c048_what_nobody_can_tell_stays_in_doubt() {
+    for reply in [
+        Reply::new(500, "it broke"),
+        Reply::new(200, "no JSON"),
+        Reply::new(200, "{}").header("Content-Type", "application/json"),
+    ] {
+        let setup = Setup::routed(ROUTE);
+        lose(&setup, Deed::CloseAfterEffect);
+        setup.upstream.answers(reply);
+        refused(&ask_until_looked_up(&setup), 409, "in_doubt");
+        assert_eq!(setup.states(), ["doubtful"]);
+        assert_eq!(setup.effects(), 1);
+    }
+}
+
+#[test]
+fn c048_c049_of_many_who_come_back_one_looks_it_up() {
+    let setup = Setup::routed(ROUTE);
+    lose(&setup, Deed::CloseBeforeEffect);
+    setup.upstream.answers(found(Value::Null));
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                wait_until("it is looked up and done", || {
+                    let answer = setup.ask(keyed("k"));
+                    let is_done = answer.status == 201;
+                    assert!(is_done || answer.status == 409, "{answer:?}");
+                    is_done
+                });
+            });
+        }
+    });
+    assert_eq!(looked_up(&setup).len(), 1);
+    assert_eq!(setup.effects(), 1);
+}
+
+#[test]
+fn c048_a_person_can_have_it_looked_up() {
+    let setup = Setup::routed(ROUTE);
+    lose(&setup, Deed::CloseAfterEffect);
+    setup.upstream.answers(paid());
+    setup.resolve(&["--probe"]);
+    assert_eq!(looked_up(&setup), ["/charges/k"]);
+    assert!(is_replay(&setup.ask(keyed("k"))));
+    assert_eq!(setup.effects(), 1);
+}
