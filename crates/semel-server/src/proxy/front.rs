@@ -11,10 +11,10 @@ use axum::http::{
 use axum::response::{IntoResponse as _, Response};
 use semel::Engine;
 use semel::core::identity::Observation;
-use semel::http::{Answer, Caller, Guard, Later, SEMEL_ERROR, Seat, Watch};
+use semel::http::{Answer, Caller, Guard, Later, SEMEL_ERROR, Seat, Watch, named_by_connection};
 
 use super::arriving::Arriving;
-use super::headers::{Preflight, named_by_connection, share, without_hops};
+use super::headers::{Preflight, share, without_hops};
 use super::principal::{self, principal, token};
 use super::route::{Matches, NoRoute, find};
 use crate::config::Config;

@@ -1,6 +1,7 @@
 //! What of a message's head is meant for the other end.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use semel::http::named_by_connection;
 
 /// Headers that are about one connection, named by `Connection` or not (RFC 9110, section 7.6.1).
 const OF_CONNECTIONS: [HeaderName; 8] = [
@@ -13,16 +14,6 @@ const OF_CONNECTIONS: [HeaderName; 8] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
 ];
-
-/// Says which headers a message names as being about its connection only.
-pub(super) fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
-    let lines = headers.get_all(header::CONNECTION).iter();
-    lines
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(','))
-        .filter_map(|name| HeaderName::try_from(name.trim()).ok())
-        .collect()
-}
 
 /// Takes away what is about one connection only. That trailers are understood may be said to the next one, too.
 pub(super) fn without_hops(headers: &mut HeaderMap) {

@@ -40,6 +40,7 @@ pub use self::guard::Guard;
 pub use self::lookup::look_up;
 pub use self::refusal::{Refusal, SEMEL_ERROR};
 pub use self::rules::{DeriveFrom, Forward, IDEMPOTENCY_KEY, Keyless, Limits, Rules, Sameness};
+pub use self::stored::named_by_connection;
 use crate::door::Ticket;
 
 /// What comes later.

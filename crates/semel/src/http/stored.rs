@@ -167,7 +167,8 @@ impl Piece {
 }
 
 /// Returns the headers that `Connection` names: they are for the next hop alone.
-pub(crate) fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+#[must_use]
+pub fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(header::CONNECTION).iter();
     let words = values
         .filter_map(|value| value.to_str().ok())

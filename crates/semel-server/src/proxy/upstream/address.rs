@@ -3,7 +3,7 @@
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 use hyper::body::Body as _;
-use semel::http::Body;
+use semel::http::{Body, named_by_connection};
 
 use crate::outbound::Url;
 
@@ -102,14 +102,8 @@ fn asked_for(request: &Request<Body>) -> Option<Result<Authority, axum::http::ur
 
 /// Removes what is about one connection. `TE: trailers` stays: HTTP/2 knows no other, and HTTP/1.1 loses it later.
 fn strip(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|word| HeaderName::from_bytes(word.trim().as_bytes()).ok())
-        .filter(|name| name != header::TE)
-        .collect();
+    let mut named = named_by_connection(headers);
+    named.retain(|name| name != header::TE);
     for name in OWN.iter().chain(&named) {
         headers.remove(name);
     }

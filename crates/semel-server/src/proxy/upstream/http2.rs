@@ -2,7 +2,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use super::failure::{Failure, connection_broke, turned_away, words};
 use super::task::Task;
 use super::wire::{Gate, Look};
 use crate::listener::Stream;
+use crate::locked::locked;
 
 /// The most requests on one connection, whatever its server allows: a lost packet holds up all of them.
 const STREAMS_MAX: usize = 200;
@@ -64,7 +65,7 @@ pub(super) struct Track {
 impl Trunks {
     /// Takes a place on a connection that has one.
     pub(super) fn place(self: &Arc<Self>) -> Option<Track> {
-        let mut all = self.locked();
+        let mut all = locked(&self.all);
         let closed: Vec<_> = all.extract_if(.., |trunk| !trunk.is_usable()).collect();
         let found = all.iter().find(|trunk| trunk.has_room());
         let track = found.map(|trunk| self.track(trunk));
@@ -79,7 +80,7 @@ impl Trunks {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.locked().len()
+        locked(&self.all).len()
     }
 
     /// Makes a connection of an open stream, and takes the first place on it.
@@ -111,9 +112,9 @@ impl Trunks {
             Arc::downgrade(&trunk),
             Arc::downgrade(self),
         );
-        *trunk.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(Task::spawn(tending));
+        *locked(&trunk.task) = Some(Task::spawn(tending));
         let track = self.track(&trunk);
-        self.locked().push(trunk);
+        locked(&self.all).push(trunk);
         Ok(track)
     }
 
@@ -123,10 +124,6 @@ impl Trunks {
             trunk: Arc::clone(trunk),
             trunks: Arc::downgrade(self),
         }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Vec<Arc<Trunk>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,8 +137,7 @@ impl Trunk {
         if self.sender.is_closed() || self.gate.look() == Look::Closed {
             return false;
         }
-        let unused = self.unused_since.lock();
-        let unused = unused.unwrap_or_else(PoisonError::into_inner).elapsed();
+        let unused = locked(&self.unused_since).elapsed();
         self.streams.load(Ordering::Acquire) > 0 || unused < IDLE_MAX
     }
 }
@@ -172,9 +168,7 @@ impl Track {
 
 impl Drop for Track {
     fn drop(&mut self) {
-        let now = Instant::now();
-        let unused = self.trunk.unused_since.lock();
-        *unused.unwrap_or_else(PoisonError::into_inner) = now;
+        *locked(&self.trunk.unused_since) = Instant::now();
         self.trunk.streams.fetch_sub(1, Ordering::AcqRel);
         if let Some(trunks) = self.trunks.upgrade() {
             trunks.freed.notify_waiters();

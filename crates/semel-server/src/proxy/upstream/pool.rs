@@ -1,11 +1,12 @@
 //! The connections of HTTP/1.1 that wait for their next request, and how many there may be in all.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::http1::{Lease, Line};
+use crate::locked::locked;
 
 /// The most connections that wait. Each takes some 20 KB; whoever has more callers than that opens some anew.
 const KEPT_MAX: usize = 512;
@@ -83,7 +84,9 @@ impl Pool {
         };
         loop {
             // The newest is the least likely to be closed; when it is too old, they all are.
-            let newest = self.locked().lines.pop_if(|kept| kept.is_fresh(age_max))?;
+            let newest = locked(&self.waiting)
+                .lines
+                .pop_if(|kept| kept.is_fresh(age_max))?;
             if newest.line.is_free() {
                 return Some(newest.line);
             }
@@ -94,7 +97,7 @@ impl Pool {
     /// many otherwise.
     pub(super) fn make_room(&self) {
         let used = self.connections_max - self.places.available_permits();
-        let mut waiting = self.locked();
+        let mut waiting = locked(&self.waiting);
         let excess = (used + waiting.lines.len()).saturating_sub(self.connections_max);
         let closed: Vec<Kept> = waiting.lines.drain(..excess).collect();
         drop(waiting);
@@ -108,7 +111,7 @@ impl Pool {
             place,
             keep_alive,
         } = lease;
-        let mut waiting = self.locked();
+        let mut waiting = locked(&self.waiting);
         let closed = (waiting.lines.len() >= KEPT_MAX).then(|| waiting.lines.remove(0));
         waiting.lines.push(Kept {
             line,
@@ -127,7 +130,7 @@ impl Pool {
 
     /// Closes those that waited too long for any request; says whether none is left.
     fn close_old(&self) -> bool {
-        let mut waiting = self.locked();
+        let mut waiting = locked(&self.waiting);
         let safe_max = self.ages.safe_max;
         let old: Vec<Kept> = waiting
             .lines
@@ -138,10 +141,6 @@ impl Pool {
         drop(waiting);
         drop(old);
         is_empty
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

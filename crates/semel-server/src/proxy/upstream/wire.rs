@@ -5,12 +5,14 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+use crate::locked::locked;
 
 /// A connection's socket. It is closed when this is dropped.
 #[derive(Debug)]
@@ -115,10 +117,6 @@ impl Gate {
             Ok((0, _)) | Err(_) => Look::Closed,
         }
     }
-}
-
-fn locked(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
-    inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AsyncRead for Wire {
