@@ -7,10 +7,10 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
 use semel_core::http::{AfterExpiry, BodyHasher, Compare};
-use semel_core::identity::{Kin, Observation, Source};
+use semel_core::identity::{Identity, Kin, Observation, Source};
 use semel_core::ledger::Rejection;
 use semel_core::{Class, Found, Key, Label, Lease, Note, OnDoubt, Policy};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::ask::{Ask, DRY_RUN, Treatment, is_dry_run};
@@ -21,7 +21,7 @@ use super::rules::{Forward, Rules};
 use super::running::Running;
 use super::{Answer, Body, Caller, Seat, SendError, Upstream, dry_run, lookup, replay};
 use crate::door::{Admission, Doorway, Entered};
-use crate::engine::{Permit, Request};
+use crate::engine::{self, Permit, Request};
 use crate::error::Error;
 
 /// How often a request begins again after a doubt of its own was looked up, or an answer that is no longer kept was
@@ -203,104 +203,115 @@ impl Inner {
             Ok(entered) => entered,
             Err(error) => return self.refused(&error).await,
         };
-        let seat = ticket.map(|ticket| Arc::new(Seat::new(ticket)));
-        if let Some(seat) = &seat {
-            if *has_left {
-                seat.see(Observation::Cancelled);
-            }
-            if let Some(watch) = &caller.watch {
-                watch.admitted(Arc::clone(seat), asked.about);
-            }
-        }
-        let over = |told: Told| {
-            let Told {
-                mut response,
-                is_outcome,
-            } = told;
-            if profile.echoes_key {
-                self.echo(&asked.parts.headers, response.headers_mut());
-            }
-            if !is_outcome && let Some(seat) = &seat {
-                seat.see(Observation::PutOff);
-            }
-            let seat = seat.clone().filter(|_| is_outcome);
-            Round::Over(Box::new(Answer {
-                response,
-                seat: seat.map(|seat| (seat, asked.about)),
-            }))
+        let seated = Seated {
+            asked,
+            seat: ticket.map(|ticket| Arc::new(Seat::new(ticket))),
         };
+        seated.sits_down(caller, *has_left);
         if let Admission::Wait { .. } = admission {
-            let left = asked.deadline.saturating_duration_since(Instant::now());
-            let client_key = ask.call.explicit.as_ref();
-            let client_key = client_key.and_then(|key| Note::from_lossy(key.as_str()));
-            let claim = claim
-                .key(identity.key.clone())
-                .identified(client_key, identity.occurrence)
-                .wait(left);
             let begun = tokio::select! {
                 biased;
                 (head, reader) = self.running.join(&identity.key) => {
-                    return Ok(over(Told::outcome(replay::joined(&self.rules, &head, reader))));
+                    let joined = replay::joined(&self.rules, &head, reader);
+                    return Ok(self.over(&seated, Told::outcome(joined)));
                 }
-                begun = self.doorway.engine().begin(claim) => begun,
+                begun = self.begin_again(asked, claim, &identity) => begun,
             };
             admission = match begun {
                 Ok(begun) => begun.into(),
                 Err(error) => return self.refused(&error).await,
             };
         }
+        let put_off = |refusal: Refusal| self.over(&seated, Told::put_off(refusal.response()));
         Ok(match admission {
             Admission::Execute(permit) => {
-                let (told, answer) = oneshot::channel();
-                let carrying = Carrying {
-                    inner: Arc::clone(self),
-                    course: self.running.enter(&identity.key),
-                    method: asked.parts.method.clone(),
-                    has_key: identity.source != Source::Fingerprint,
-                    on_doubt: self.on_doubt(ask.class),
-                    place,
-                    permit,
-                };
-                let request = self.forwarded(asked, &carrying.permit);
-                // It goes on without whoever waits for it.
-                tokio::spawn(carrying.run(request, told));
-                match answer.await {
-                    Ok(told) => over(told),
-                    Err(_) => return Err(Refusal::internal("the request was given up")),
-                }
+                let told = self.execute(asked, &identity, permit, place).await?;
+                self.over(&seated, told)
             }
             Admission::Probe(permit) => {
                 if self.look_up(asked, permit).await == Found::Unclear {
-                    let refusal = Refusal::in_doubt(profile, &identity.key);
-                    return Ok(over(Told::put_off(refusal.response())));
+                    return Ok(put_off(Refusal::in_doubt(profile, &identity.key)));
                 }
-                if let Some(seat) = &seat {
-                    *has_left = seat.withdraw();
-                }
+                *has_left = seated.withdraws();
                 Round::Again
             }
             Admission::Replay(receipt) => {
-                over(Told::outcome(replay::response(&self.rules, &receipt)))
+                let replayed = replay::response(&self.rules, &receipt);
+                self.over(&seated, Told::outcome(replayed))
             }
-            Admission::Wait { retry_after } => over(Told::put_off(
-                Refusal::in_flight(profile, retry_after).response(),
-            )),
+            Admission::Wait { retry_after } => put_off(Refusal::in_flight(profile, retry_after)),
             Admission::InDoubt(record) => {
-                if let Some(pause) = self.look_up_in(&record, asked.deadline) {
-                    if let Some(seat) = &seat {
-                        *has_left = seat.withdraw();
-                    }
-                    tokio::time::sleep(pause).await;
-                    return Ok(Round::Again);
-                }
-                over(Told::put_off(
-                    Refusal::in_doubt(profile, &identity.key).response(),
-                ))
+                let Some(pause) = self.look_up_in(&record, asked.deadline) else {
+                    return Ok(put_off(Refusal::in_doubt(profile, &identity.key)));
+                };
+                *has_left = seated.withdraws();
+                tokio::time::sleep(pause).await;
+                Round::Again
             }
             Admission::Challenged { .. } => {
                 return Err(Refusal::internal("a request over HTTP is never challenged"));
             }
         })
+    }
+
+    /// Waits for the attempt of somebody else, as long as a caller does.
+    async fn begin_again(
+        &self,
+        asked: &Asked,
+        claim: Request,
+        identity: &Identity,
+    ) -> crate::error::Result<engine::Admission> {
+        let left = asked.deadline.saturating_duration_since(Instant::now());
+        let client_key = asked.ask.call.explicit.as_ref();
+        let client_key = client_key.and_then(|key| Note::from_lossy(key.as_str()));
+        let claim = claim
+            .key(identity.key.clone())
+            .identified(client_key, identity.occurrence);
+        self.doorway.engine().begin(claim.wait(left)).await
+    }
+
+    /// Carries a request out, and waits for what is told of it. It goes on without whoever waits.
+    async fn execute(
+        self: &Arc<Self>,
+        asked: &Asked,
+        identity: &Identity,
+        permit: Permit,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Told, Refusal> {
+        let request = self.forwarded(asked, &permit);
+        let carrying = Carrying {
+            inner: Arc::clone(self),
+            course: self.running.enter(&identity.key),
+            method: asked.parts.method.clone(),
+            has_key: identity.source != Source::Fingerprint,
+            on_doubt: self.on_doubt(asked.ask.class),
+            place,
+            permit,
+        };
+        let (told, answer) = oneshot::channel();
+        tokio::spawn(carrying.run(request, told));
+        let given_up = |_| Refusal::internal("the request was given up");
+        answer.await.map_err(given_up)
+    }
+
+    /// Answers whoever waits: those who do not get the outcome come again for it.
+    fn over(&self, seated: &Seated<'_>, told: Told) -> Round {
+        let Told {
+            mut response,
+            is_outcome,
+        } = told;
+        let Seated { asked, seat } = seated;
+        if self.rules.profile.echoes_key {
+            self.echo(&asked.parts.headers, response.headers_mut());
+        }
+        if !is_outcome && let Some(seat) = seat {
+            seat.see(Observation::PutOff);
+        }
+        let seat = seat.clone().filter(|_| is_outcome);
+        Round::Over(Box::new(Answer {
+            response,
+            seat: seat.map(|seat| (seat, asked.about)),
+        }))
     }
 
     /// Says what the ledger refuses; forgets what is no longer kept, where that makes a request a new one.
@@ -413,6 +424,31 @@ pub(super) struct Asked {
     pub(super) ask: Ask,
     about: u64,
     deadline: Instant,
+}
+
+/// A request that was let in, and its place.
+struct Seated<'a> {
+    asked: &'a Asked,
+    /// There for all that belong to an operation.
+    seat: Option<Arc<Seat>>,
+}
+
+impl Seated<'_> {
+    /// Lets its door say what it sees of the caller from now on.
+    fn sits_down(&self, caller: &Caller, has_left: bool) {
+        let Some(seat) = &self.seat else { return };
+        if has_left {
+            seat.see(Observation::Cancelled);
+        }
+        if let Some(watch) = &caller.watch {
+            watch.admitted(Arc::clone(seat), self.asked.about);
+        }
+    }
+
+    /// Takes it back, to be judged once more. Returns whether its caller was seen to have left.
+    fn withdraws(&self) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.withdraw())
+    }
 }
 
 /// Refuses what cannot be guarded, before it is carried out.
