@@ -20,7 +20,7 @@ use super::refusal::{Refusal, SEMEL_ERROR, do_not_retry};
 use super::replay;
 use super::running::Course;
 use super::stored::{Form, Head};
-use super::{Body, SendError};
+use super::{Body, BodyError, SendError};
 use crate::engine::Permit;
 use crate::receipt::Receipt;
 
@@ -147,6 +147,7 @@ impl Carrying {
     /// Reports that there is no outcome. Returns what is to be told instead of what came, where the ledger knows better.
     async fn ended(self, without: Without, why: &str) -> Option<Told> {
         let Self { inner, permit, .. } = self;
+        let key = permit.key().clone();
         let ended = match without {
             Without::Effect => permit.not_done(why).await,
             Without::Knowledge => permit.unknown(why).await,
@@ -154,7 +155,7 @@ impl Carrying {
         match ended {
             Ok(receipt) => stands(&inner, &receipt),
             Err(error) => {
-                let refusal = Refusal::of(&error, &inner.rules.profile);
+                let refusal = Refusal::unreported(why, &error, &key);
                 Some(Told::put_off(refusal.response()))
             }
         }
@@ -184,8 +185,12 @@ impl Carrying {
         trailers: Option<HeaderMap>,
     ) -> Told {
         let Self { inner, permit, .. } = self;
-        let mut payload = Head::kept(parts.status, &parts.headers).line();
-        payload.extend_from_slice(&bytes);
+        let head = Head::kept(parts.status, &parts.headers);
+        let payload = if bytes.len() <= inner.rules.limits.answer {
+            [&head.line()[..], &bytes].concat()
+        } else {
+            head.with(Form::Left).line()
+        };
         let (ok, did) = (parts.status.is_success(), effect_of(&self.method, &parts));
         let finished = permit.finish(ok, did, Some(payload)).await;
         let mut response = Response::from_parts(parts, whole(bytes, trailers));
@@ -218,7 +223,7 @@ impl Carrying {
         } = self;
         let rules = &inner.rules;
         let media = parts.headers.get(header::CONTENT_TYPE);
-        let mut last = LastEvent::of(media.and_then(|media| media.to_str().ok()));
+        let last = LastEvent::of(media.and_then(|media| media.to_str().ok()));
         let (ok, did) = (parts.status.is_success(), effect_of(&self.method, &parts));
         let form = if rules.keeps_pace {
             Form::Paced
@@ -233,47 +238,16 @@ impl Carrying {
             told,
             Told::outcome(Response::from_parts(parts, Body::new(reader))),
         );
-        let mut trailers = None;
-        // What is held up from the last event on: whoever reads that takes it for the end.
-        let mut held = Vec::new();
-        let mut next = if first.is_empty() {
-            body.frame().await
-        } else {
-            Some(Ok(Frame::data(first)))
+        let mut follower = Follower {
+            live: &live,
+            last,
+            held: Vec::new(),
+            trailers: None,
         };
-        let ended = loop {
-            match next {
-                None => break Ok(()),
-                Some(Err(error)) => break Err(format!("the answer broke off: {error}")),
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(piece) => {
-                        let is_last = last.as_mut().is_some_and(|last| last.is_in(&piece));
-                        recorder.add(&permit, &piece).await;
-                        if is_last || !held.is_empty() {
-                            held.push(piece);
-                        } else {
-                            live.add(piece).await;
-                        }
-                    }
-                    Err(frame) => trailers = frame.into_trailers().ok(),
-                },
-            }
-            next = if held.is_empty() {
-                body.frame().await
-            } else {
-                match tokio::time::timeout(HELD_MAX, body.frame()).await {
-                    Ok(next) => next,
-                    Err(_) => {
-                        // There is more to come, or an upstream that does not end.
-                        last = None;
-                        for piece in std::mem::take(&mut held) {
-                            live.add(piece).await;
-                        }
-                        body.frame().await
-                    }
-                }
-            };
-        };
+        let ended = follower
+            .follow(first, &mut body, &permit, &mut recorder)
+            .await;
+        let Follower { held, trailers, .. } = follower;
         let end = match ended {
             Ok(()) => match recorder.finish(permit, ok, did).await {
                 // Another attempt's outcome stands, and that is not what was passed on.
@@ -293,6 +267,72 @@ impl Carrying {
             }
         };
         live.end(Vec::new(), end);
+    }
+}
+
+/// Follows an answer that streams.
+struct Follower<'a> {
+    live: &'a Live,
+    /// Looks for the last event, where there may be one.
+    last: Option<LastEvent>,
+    /// What is held up from the last event on: whoever reads that takes it for the end.
+    held: Vec<Bytes>,
+    trailers: Option<HeaderMap>,
+}
+
+impl Follower<'_> {
+    /// Hands on and records what comes, up to its end.
+    ///
+    /// # Errors
+    /// Says why there is no more of an answer that is not whole.
+    async fn follow(
+        &mut self,
+        first: Bytes,
+        body: &mut Body,
+        permit: &Permit,
+        recorder: &mut Recorder,
+    ) -> Result<(), String> {
+        let mut next = if first.is_empty() {
+            self.next(body).await
+        } else {
+            Some(Ok(Frame::data(first)))
+        };
+        while let Some(frame) = next {
+            let frame = frame.map_err(|error| format!("the answer broke off: {error}"))?;
+            match frame.into_data() {
+                Ok(piece) => {
+                    recorder.add(permit, &piece).await;
+                    self.pass(piece).await;
+                }
+                Err(frame) => self.trailers = frame.into_trailers().ok(),
+            }
+            next = self.next(body).await;
+        }
+        Ok(())
+    }
+
+    async fn pass(&mut self, piece: Bytes) {
+        let is_last = self.last.as_mut().is_some_and(|last| last.is_in(&piece));
+        if is_last || !self.held.is_empty() {
+            self.held.push(piece);
+        } else {
+            self.live.add(piece).await;
+        }
+    }
+
+    async fn next(&mut self, body: &mut Body) -> Option<Result<Frame<Bytes>, BodyError>> {
+        if self.held.is_empty() {
+            return body.frame().await;
+        }
+        if let Ok(next) = tokio::time::timeout(HELD_MAX, body.frame()).await {
+            return next;
+        }
+        // There is more to come, or an upstream that does not end.
+        self.last = None;
+        for piece in std::mem::take(&mut self.held) {
+            self.live.add(piece).await;
+        }
+        body.frame().await
     }
 }
 

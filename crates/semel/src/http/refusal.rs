@@ -172,6 +172,12 @@ impl Refusal {
         refusal
     }
 
+    /// A request of which the ledger did not take what became of it.
+    pub(super) fn unreported(why: &str, error: &Error, key: &impl Display) -> Self {
+        let detail = format!("what became of the request could not be stored ({error}): {why}");
+        Self::doubt(StatusCode::BAD_GATEWAY, detail, key)
+    }
+
     fn doubt(status: StatusCode, detail: String, key: &impl Display) -> Self {
         let title = "Nobody knows whether it took effect";
         let hint = format!("find out, then `semel resolve '{key}' --done` or `--not-done`");
@@ -238,8 +244,8 @@ impl Refusal {
                 Rejection::KeyReused => Self::key_reused(profile),
                 Rejection::Expired => Self::expired(profile),
                 Rejection::InFlight { .. } => Self::in_flight(profile, PAUSE),
-                Rejection::InDoubt { .. } => Self::in_doubt(profile, &"KEY"),
-                Rejection::Dead
+                Rejection::InDoubt { .. }
+                | Rejection::Dead
                 | Rejection::Fenced
                 | Rejection::Refused { .. }
                 | Rejection::NotFound => {
@@ -260,7 +266,10 @@ impl Refusal {
                 let title = "Nobody knows whether it took effect";
                 Self::new(StatusCode::CONFLICT, "in_doubt", title, error.to_string())
             }
-            "too_large" => Self::too_large(0),
+            "too_large" => {
+                let (status, title) = (StatusCode::PAYLOAD_TOO_LARGE, "Too large");
+                Self::new(status, "too_large", title, error.to_string())
+            }
             "invalid_input" | "invalid_key" => Self::input(error.to_string()),
             _ => Self::internal(error.to_string()),
         }

@@ -145,6 +145,23 @@ fn guard_with(engine: &Engine, shop: &Shop, keyless: semel::http::Keyless) -> Gu
 }
 
 #[tokio::test]
+async fn c080_an_answer_beyond_the_limit_is_not_kept_though_it_is_there_at_once() {
+    let (engine, shop) = (engine().await, Shop::default());
+    let shop = shop.then(Step::Answer(201, "more than ten bytes"));
+    let mut rules = rules();
+    rules.limits.answer = 10;
+    let guard = guard(&engine, &shop, rules);
+    let first = ask(&guard, post(Some("k"), "{}")).await;
+    assert_eq!(
+        (first.status, first.body.as_str()),
+        (201, "more than ten bytes")
+    );
+    let again = ask(&guard, post(Some("k"), "{}")).await;
+    assert_eq!((again.status, again.code()), (410, Some("expired")));
+    assert_eq!(shop.sent(), 1);
+}
+
+#[tokio::test]
 async fn c005_c006_c008_what_is_no_key_is_refused() {
     let (engine, shop) = (engine().await, Shop::default());
     let guard = guard(&engine, &shop, rules());
