@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use semel::core::KeyHash;
 use semel::core::ledger::{Operation, Record, StateKind};
-use semel::store::{Current, Place};
-use semel::{Engine, Error, Key, Namespace, Timestamp};
+use semel::store::Place;
+use semel::{Engine, Key, Named, Namespace, Timestamp};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -55,11 +54,11 @@ impl Found {
     }
 }
 
-/// Finds the operation that a key names.
+/// Finds the operation that a KEY names: by its key, or by what its client calls it.
 pub(crate) async fn find(context: &Context, engine: &Engine, text: &str) -> Result<Found, Failure> {
     let found = find_trace(context, engine, text).await?;
     match &*found.record {
-        Record::Stub(_) => Err(not_found(&found.namespace, &found.key)),
+        Record::Stub(_) => Err(not_found(&found.namespace, text)),
         Record::Operation(_) | Record::Tombstone(_) => Ok(found),
     }
 }
@@ -71,22 +70,19 @@ pub(crate) async fn find_trace(
     text: &str,
 ) -> Result<Found, Failure> {
     let namespace = context.namespace()?;
-    let key = Key::new(text).map_err(Error::from)?;
-    let hash = KeyHash::of(&namespace, &key);
-    let store = engine.store();
-    match store.load(&hash).await.map_err(Error::from)? {
-        Current::Absent(_) => Err(not_found(&namespace, &key)),
-        Current::Stored(stored) => Ok(Found {
+    match engine.find(&namespace, text).await? {
+        None => Err(not_found(&namespace, text)),
+        Some(Named { key, stored }) => Ok(Found {
             namespace,
             key,
             record: stored.record,
             place: stored.place,
-            now: store.now(),
+            now: engine.store().now(),
         }),
     }
 }
 
-fn not_found(namespace: &Namespace, key: &Key) -> Failure {
+fn not_found(namespace: &Namespace, key: &str) -> Failure {
     Failure::not_found(format!("{key}: there is no such operation in {namespace}"))
         .hint("`semel list` shows what there is; --namespace looks behind another wall")
 }

@@ -60,6 +60,9 @@ pub enum Error {
         /// How many may be.
         limit: usize,
     },
+    /// Several operations are called so by their clients; nothing was done.
+    #[error("{0}")]
+    Ambiguous(Ambiguous),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -85,6 +88,33 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// A name that clients gave to several operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ambiguous {
+    /// The name.
+    pub name: String,
+    /// Some of the operations, with the state of each.
+    pub namesakes: Vec<(Key, StateKind)>,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+impl fmt::Display for Ambiguous {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name, namesakes, ..
+        } = self;
+        let at_least = if self.more { "more than " } else { "" };
+        let count = namesakes.len();
+        write!(f, "{name}: {at_least}{count} operations are called so: ")?;
+        for (n, (key, state)) in namesakes.iter().enumerate() {
+            let comma = if n > 0 { ", " } else { "" };
+            write!(f, "{comma}{key} ({})", state.as_str())?;
+        }
+        f.write_str(if self.more { ", ..." } else { "" })
+    }
+}
+
 impl Error {
     /// Returns the stable code.
     #[must_use]
@@ -104,7 +134,7 @@ impl Error {
             },
             Self::Unstored { .. } | Self::Crowded { .. } => "in_doubt",
             Self::InvalidKey(_) => "invalid_key",
-            Self::InvalidInput(_) => "invalid_input",
+            Self::InvalidInput(_) | Self::Ambiguous(_) => "invalid_input",
             Self::Unauthorized(_) => "unauthorized",
             Self::Unreadable(_) | Self::Store(StoreError::Corrupt(_)) => "internal",
             Self::Store(StoreError::TooLarge { .. }) => "too_large",
@@ -127,6 +157,9 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         if let Self::Store(StoreError::Refused(_)) = self {
             return Some("use another store, or change what it says; trying again does not help");
+        }
+        if let Self::Ambiguous(_) = self {
+            return Some("name one of them by its whole key");
         }
         match self.code() {
             "in_flight" => Some("wait for the running attempt, or ask again later"),
@@ -164,6 +197,7 @@ impl Error {
             | Self::Unauthorized(_)
             | Self::Unreadable(_)
             | Self::Crowded { .. }
+            | Self::Ambiguous(_)
             | Self::Store(_) => None,
         }
     }

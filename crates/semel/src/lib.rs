@@ -49,11 +49,11 @@ pub mod wire;
 
 pub use engine::{
     Admission, Adopted, Attempt, Builder, Claimed, Completed, Copied, Difference, EffectCall,
-    Engine, Failure, Fault, Found, Granted, NewToken, Operator, Permit, Phase, Point, Preview,
-    Rehearsal, Replayed, Request, Revoked, Rules, Swept, Tally, Verified, WAIT_MAX, Way,
+    Engine, Failure, Fault, Found, Granted, Named, NewToken, Operator, Permit, Phase, Point,
+    Preview, Rehearsal, Replayed, Request, Revoked, Rules, Swept, Tally, Verified, WAIT_MAX, Way,
     redacted_answer,
 };
-pub use error::{Error, Refusal, Result};
+pub use error::{Ambiguous, Error, Refusal, Result};
 pub use events::Events;
 pub use hold::Hold;
 pub use receipt::{Receipt, span};

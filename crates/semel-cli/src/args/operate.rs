@@ -58,10 +58,11 @@ pub(crate) struct Known {
   semel resolve order-7 --not-done
   semel resolve order-7 --probe
   semel resolve order-7 --probe='curl -fs https://shop.example/orders/$SEMEL_KEY'
-  semel resolve proxy/3b1f.../key:order-7 --probe --header \"Authorization: Bearer $TOKEN\"
+  semel resolve proxy/3b1f0a77c2d4e659/order-7 --probe --header \"Authorization: Bearer $TOKEN\"
   semel resolve --state doubtful --name send-mail --not-done --dry-run")]
 pub(crate) struct Resolve {
-    /// The operation's key; without it all that match the filters are meant
+    /// The operation's key, or what its client calls it, where only one operation is called so; without it
+    /// all that match the filters are meant
     pub(crate) key: Option<String>,
 
     #[command(flatten)]
@@ -106,7 +107,8 @@ pub(crate) struct Resolve {
   semel retry --state dead --queue mail --dry-run
   semel retry --state failed,dead --since 2h --yes --json")]
 pub(crate) struct Retry {
-    /// The operation's key; without it all that match the filters are meant
+    /// The operation's key, or what its client calls it, where only one operation is called so; without it
+    /// all that match the filters are meant
     pub(crate) key: Option<String>,
 
     /// Goes ahead although many are meant
@@ -128,7 +130,7 @@ pub(crate) struct Retry {
 #[command(after_long_help = "Examples:
   semel cancel order-7 --note 'the customer left'")]
 pub(crate) struct Cancel {
-    /// The operation's key
+    /// The operation's key; or what its client calls it, where only one operation is called so
     pub(crate) key: String,
 
     #[command(flatten)]
@@ -144,7 +146,7 @@ pub(crate) struct Cancel {
 #[command(after_long_help = "Examples:
   semel forget order-7 --note 'asked for by the customer'")]
 pub(crate) struct Forget {
-    /// The operation's key
+    /// The operation's key; or what its client calls it, where only one operation is called so
     pub(crate) key: String,
 
     #[command(flatten)]

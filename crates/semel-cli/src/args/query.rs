@@ -30,7 +30,7 @@ pub(crate) struct Filters {
     #[arg(long)]
     queue: Option<String>,
 
-    /// Only keys that begin so
+    /// Only keys that begin so, or clients' own keys that do
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
 
@@ -110,7 +110,7 @@ pub(crate) struct List {
   semel show order-7
   semel show order-7 --json | jq .data")]
 pub(crate) struct Show {
-    /// The operation's key
+    /// The operation's key; or what its client calls it, where only one operation is called so
     pub(crate) key: String,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Show {
   semel log --follow --json
   semel log --after 1200 --limit 500")]
 pub(crate) struct Log {
-    /// Only this operation
+    /// Only this operation: its key, or what its client calls it
     pub(crate) key: Option<String>,
 
     /// Goes on with what comes, until it is interrupted; --limit counts only what was there before

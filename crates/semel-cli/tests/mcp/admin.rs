@@ -281,3 +281,25 @@ fn nobody_sees_or_settles_what_belongs_to_another() {
         );
     }
 }
+
+#[test]
+fn a_doubt_is_found_and_settled_by_what_its_client_calls_it() {
+    let setup = setup(Carrier::Stdio, Carrier::Stdio, Era::Modern);
+    let mut client = setup.client();
+    setup.desk.next_fault("cut");
+    let key = json!({"dev.semel/key": "order-7"});
+    let sent = client.start("charge", &order(), &key);
+    let heard = client.hear(sent);
+    assert_eq!(told(&heard), Told::Doubt, "{heard:?}");
+    let asked = json!({"key": "order-7"});
+    let status = said(&mut client, "semel_status", &asked);
+    let found = &records(&status)[0];
+    assert_eq!(found["client_key"], "order-7", "{found}");
+    let asked = json!({"key": "order-7", "happened": true});
+    let settled = said(&mut client, "semel_resolve", &asked);
+    let whole = found["key"].as_str().expect("a key");
+    assert!(settled.starts_with(whole), "{settled}");
+    let asked = json!({"key": "order-8"});
+    complaint(&mut client, "semel_status", &asked);
+    assert_eq!(setup.records()[0]["state"], "succeeded");
+}

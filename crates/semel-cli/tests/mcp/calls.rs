@@ -185,3 +185,16 @@ fn who_was_told_of_a_doubt_comes_for_the_outcome() {
         assert!(matches!(told(&heard), Told::Outcome(_)), "{heard:?}");
     }
 }
+
+#[test]
+fn a_call_is_found_by_what_its_client_calls_it() {
+    let setup = played(Carrier::Stdio, Carrier::Stdio);
+    for name in ["order-7", "toolu_1"] {
+        let shown = setup.desk.world().semel(&["show", name, "--json"]);
+        assert_eq!(shown.code, 0, "{shown:?}");
+        let record = &shown.json()[0];
+        assert_eq!(record["client_key"], name, "{record}");
+        let key = record["key"].as_str().expect("a key");
+        assert!(key.starts_with("mcp/"), "{record}");
+    }
+}

@@ -19,6 +19,7 @@ mod keyless;
 mod keys;
 mod large;
 mod leases;
+mod names;
 mod probes;
 mod scope;
 mod semantics;

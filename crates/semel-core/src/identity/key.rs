@@ -236,11 +236,21 @@ impl ClientKey {
 
 /// Says whether a text may stand for itself: it is a key, no digest, and ends in no number of ours.
 fn is_plain(text: &str) -> bool {
-    let is_digest =
-        text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    let without_digits = text.trim_end_matches(|c: char| c.is_ascii_digit());
-    let is_numbered = without_digits.len() < text.len() && without_digits.ends_with('#');
-    !is_digest && !is_numbered && Key::new(text).is_ok()
+    let is_numbered = without_number(text).len() < text.len();
+    !is_digest(text) && !is_numbered && Key::new(text).is_ok()
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Returns a text without the number of a repeat (`#2`) at its end.
+fn without_number(text: &str) -> &str {
+    let rest = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    let is_numbered = rest.len() < text.len();
+    rest.strip_suffix('#')
+        .filter(|_| is_numbered)
+        .unwrap_or(text)
 }
 
 /// Says whether a text begins like a derived one; all later schemes of fingerprints are covered.
@@ -273,6 +283,34 @@ pub(super) fn split(key: &Key) -> Option<(&str, &str)> {
     let is_tag = tag.len() == 16 && tag.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     Door::parse(door).filter(|_| is_tag)?;
     Some((&text[..text.len() - body.len()], body))
+}
+
+/// Returns the client's own text, or its digest, of which a door made a key; a fingerprint is no text.
+fn origin(key: &Key) -> Option<&str> {
+    let (_, body) = split(key)?;
+    let prefixes = [CALL_ID, BUSINESS];
+    let named = prefixes.iter().find_map(|prefix| body.strip_prefix(prefix));
+    let is_named = named.is_some() || !is_fingerprint(body);
+    is_named.then(|| without_number(named.unwrap_or(body)))
+}
+
+/// Returns what the client calls an operation, where the ledger key shows it; `None` where the key was made
+/// from a digest or a fingerprint, and where no door has made it.
+#[must_use]
+pub fn client_text(key: &Key) -> Option<&str> {
+    origin(key).filter(|text| !is_digest(text))
+}
+
+/// Says whether a door made a ledger key from this text of a client.
+#[must_use]
+pub fn is_made_from(key: &Key, text: &str) -> bool {
+    origin(key).is_some_and(|origin| {
+        if is_digest(origin) {
+            origin == Digest::of(text.as_bytes()).hex()
+        } else {
+            origin == text
+        }
+    })
 }
 
 /// Makes the ledger key of an operation: fixed for ever, as changing it would run again what is

@@ -4,16 +4,14 @@ use std::time::Duration;
 
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
-use semel::core::KeyHash;
-use semel::store::{Current, PAGE_MAX, Place, Query};
+use semel::store::{PAGE_MAX, Place, Query, Stored};
 use semel::view::{EventView, RecordView};
-use semel::{Engine, Events, Key, Namespace, Scope, Timestamp};
+use semel::{Engine, Events, Key, Named, Scope, Timestamp};
 use serde::Serialize;
 
 use super::body::Answer;
 use super::problem::Problem;
 use super::query::Parameters;
-use super::request::key_of;
 use super::{Server, json, schema, words};
 use crate::auth::Caller;
 
@@ -30,7 +28,7 @@ pub(super) struct Listed<T> {
 /// Returns one operation, with its attempts and its answer.
 #[utoipa::path(
     get, path = "/v1/operations/{key}", tag = "operations",
-    params(("key" = String, Path, description = "The key, percent-encoded", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")),
+    params(("key" = String, Path, description = "The key, or what its client calls it where only one operation is called so; percent-encoded", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")),
     responses(
         (status = 200, description = "The operation as of now", body = schema::Record),
         super::Refusals,
@@ -43,23 +41,33 @@ pub(crate) async fn show(
     Path(key): Path<String>,
 ) -> Result<Response, Problem> {
     caller.needs(Scope::Read)?;
-    let key = key_of(&key)?;
     let engine = server.engine();
-    let record = engine.load(&caller.namespace, &key);
-    let record = server.within(Duration::ZERO, record).await?;
-    let Some(record) = record else {
-        return Err(absent(&key));
-    };
+    let found = named(&server, &caller, &key).await?;
+    let Named { key, stored } = found.ok_or_else(|| absent(&key))?;
     let data = engine.payload(&caller.namespace, &key);
     let data = server.within(Duration::ZERO, data).await?;
-    let view = RecordView::detailed(&record, data.map(Into::into), server.now());
+    let view = RecordView::detailed(&stored.record, data.map(Into::into), server.now());
     let view = view.map(|view| view.shown(engine.redactor()));
-    json(Answer::ok(&view.ok_or_else(|| absent(&key))?)?)
+    json(Answer::ok(&view.ok_or_else(|| absent(key.as_str()))?)?)
+}
+
+/// Finds the operation that a caller names: by its key, or by what its client calls it.
+pub(super) async fn named(
+    server: &Server,
+    caller: &Caller,
+    name: &str,
+) -> Result<Option<Named>, Problem> {
+    let found = server.engine().find(&caller.namespace, name);
+    server.within(Duration::ZERO, found).await
 }
 
 /// Says that there is nothing under a key: the same for what never was and for what is behind another wall.
-pub(super) fn absent(key: &Key) -> Problem {
-    Problem::not_found(format!("{key}: there is no such operation")).about(key)
+fn absent(key: &str) -> Problem {
+    let problem = Problem::not_found(format!("{key}: there is no such operation"));
+    match Key::new(key) {
+        Ok(key) => problem.about(&key),
+        Err(_) => problem,
+    }
 }
 
 /// Lists operations, the newest first.
@@ -70,7 +78,7 @@ pub(super) fn absent(key: &Key) -> Problem {
         ("name" = Option<String>, Query, description = "Only with this name", nullable = false),
         ("door" = Option<String>, Query, description = "Only through this door", nullable = false),
         ("queue" = Option<String>, Query, description = "Only on this queue", nullable = false),
-        ("prefix" = Option<String>, Query, description = "Only keys that begin so", nullable = false),
+        ("prefix" = Option<String>, Query, description = "Only keys that begin so, or clients' own keys that do", nullable = false),
         ("since" = Option<String>, Query, description = "Only created at or after this time (RFC 3339)", format = DateTime, nullable = false),
         ("until" = Option<String>, Query, description = "Only created before this time (RFC 3339)", format = DateTime, nullable = false),
         ("limit" = Option<u32>, Query, description = "How many, 50 by default", minimum = 1, maximum = 1000, nullable = false),
@@ -99,6 +107,7 @@ pub(crate) async fn list(
         name: asked.one("name")?,
         door: asked.one("door")?,
         queue: asked.one("queue")?,
+        client_key: None,
         prefix: asked.one("prefix")?,
         since: asked.parsed("since", |text| text.parse::<Timestamp>())?,
         until: asked.parsed("until", |text| text.parse::<Timestamp>())?,
@@ -150,7 +159,7 @@ pub(super) fn limit(text: &str) -> Result<usize, &'static str> {
 #[utoipa::path(
     get, path = "/v1/operations/{key}/events", tag = "operations",
     params(
-        ("key" = String, Path, description = "The key, percent-encoded", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$"),
+        ("key" = String, Path, description = "The key, or what its client calls it where only one operation is called so; percent-encoded", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$"),
         ("after" = Option<String>, Query, description = "`next` of the page before", pattern = "^[0-9]{1,18}$", nullable = false),
         ("limit" = Option<u32>, Query, description = "How many, 50 by default", minimum = 1, maximum = 1000, nullable = false),
     ),
@@ -167,30 +176,26 @@ pub(crate) async fn events(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     caller.needs(Scope::Read)?;
-    let key = key_of(&key)?;
     let mut asked = Parameters::read(query.as_deref())?;
     let after = asked.parsed("after", cursor)?;
     let limit = asked.parsed("limit", limit)?.unwrap_or(PAGE);
     asked.done()?;
-    let history = history(server.engine(), &caller.namespace, &key, after, limit);
+    let found = named(&server, &caller, &key).await?;
+    let Named { stored, .. } = found.ok_or_else(|| absent(&key))?;
+    let history = history(server.engine(), &stored, after, limit);
     let listed = server.within(Duration::ZERO, history).await?;
-    json(Answer::ok(&listed.ok_or_else(|| absent(&key))?)?)
+    json(Answer::ok(&listed)?)
 }
 
 /// Reads an operation's entries from its first one on; each accepted command is one, so that as many as its
 /// version says are looked for.
 async fn history(
     engine: &Engine,
-    namespace: &Namespace,
-    key: &Key,
+    stored: &Stored,
     after: Option<u64>,
     limit: usize,
-) -> semel::Result<Option<Listed<EventView>>> {
-    let hash = KeyHash::of(namespace, key);
+) -> semel::Result<Listed<EventView>> {
     let store = engine.store();
-    let Current::Stored(stored) = store.load(&hash).await? else {
-        return Ok(None);
-    };
     let first = stored.place.0.saturating_sub(1);
     let mut cursor = after.unwrap_or(first).max(first);
     let end = engine.last_entry().await?;
@@ -207,11 +212,11 @@ async fn history(
         {
             if items.len() == limit {
                 let next = items.last().map(|view: &EventView| view.seq.to_string());
-                return Ok(Some(Listed { items, next }));
+                return Ok(Listed { items, next });
             }
             left -= 1;
             items.push(names.view(logged).await?);
         }
     }
-    Ok(Some(Listed { items, next: None }))
+    Ok(Listed { items, next: None })
 }

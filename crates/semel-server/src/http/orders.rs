@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use super::body::{Answer, answer_data, given, said};
 use super::described::Resolution as Described;
 use super::numbers::Whole;
+use super::operations::named;
 use super::plan::{Plan, rehearse};
 use super::problem::Problem;
 use super::request::key_of;
@@ -106,7 +107,8 @@ async fn resolve_one(
     let ok = call.ok.flatten().unwrap_or(true);
     let effect = done_effect(ok, call.effect.flatten());
     let data = answer_data(call.data)?;
-    let desk = Desk::new(caller, &call.key, call.version.0, call.note.as_deref())?;
+    let desk = Desk::new(server, caller, &call.key, call.version.0);
+    let desk = desk.await?.noting(call.note.as_deref())?;
     if call.dry_run {
         let resolution = match call.verdict {
             Resolved::Done => Resolution::Done(Outcome {
@@ -212,7 +214,8 @@ async fn order_one(
     call: OrderCall,
     choice: Choice,
 ) -> Result<Answer, Problem> {
-    let desk = Desk::new(caller, &call.key, call.version.0, call.note.as_deref())?;
+    let desk = Desk::new(server, caller, &call.key, call.version.0);
+    let desk = desk.await?.noting(call.note.as_deref())?;
     if call.dry_run {
         let order = desk.order();
         let (command, effect) = match choice {
@@ -247,14 +250,26 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(caller: &Caller, key: &str, version: u64, note: Option<&str>) -> Result<Self, Problem> {
-        let note = note.map(Note::new).transpose();
+    /// Finds the operation; what is not there is left to the rules.
+    async fn new(
+        server: &Server,
+        caller: &Caller,
+        name: &str,
+        version: u64,
+    ) -> Result<Self, Problem> {
+        let found = named(server, caller, name).await?;
         Ok(Self {
-            key: key_of(key)?,
+            key: found.map_or_else(|| key_of(name), |named| Ok(named.key))?,
             version: Version(version),
             by: caller.by(),
-            note: note.map_err(|error| Problem::input(format!("note: {error}")))?,
+            note: None,
         })
+    }
+
+    fn noting(self, note: Option<&str>) -> Result<Self, Problem> {
+        let note = note.map(Note::new).transpose();
+        let note = note.map_err(|error| Problem::input(format!("note: {error}")))?;
+        Ok(Self { note, ..self })
     }
 
     fn order(&self) -> Order {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use semel::store::{PAGE_MAX, Page, Place, Query, Store, Stored};
 use semel_core::ledger::{
-    Command, Order, Record, Resolution, Resolve, Spec, StateKind, Submit, Version,
+    Command, Horizon, Order, Record, Resolution, Resolve, Spec, StateKind, Submit, Version,
 };
-use semel_core::{Effect, Label, Namespace, Outcome, Verdict};
+use semel_core::{Digest, Effect, Label, Namespace, Note, Outcome, Verdict};
 
 use super::cases;
 use super::hand::AFTER_LEASE;
@@ -26,8 +26,10 @@ cases![
         failures_are_found_among_many_others,
         a_key_that_was_forgotten_and_begun_again_is_listed_by_its_new_time,
         a_page_has_a_limit_and_at_least_one_record,
+        operations_are_found_by_what_their_clients_call_them,
     ],
     storage: [
+        what_was_buried_is_found_by_what_its_client_called_it,
         every_filter_keeps_what_it_names_and_nothing_else,
     ],
 ];
@@ -510,4 +512,97 @@ async fn a_page_has_a_limit_and_at_least_one_record(bed: Arc<dyn Bed>) {
     };
     assert_eq!(page(&*store, rest).await.items.len(), 10);
     assert_eq!(page(&*store, query(0)).await.items.len(), 1);
+}
+
+/// Describes a request of somebody, through a door that scopes keys.
+fn scoped(whose: char, shown: &str, called: &str) -> Spec {
+    let tag = whose.to_string().repeat(16);
+    let mut spec = spec(&format!("proxy/{tag}/{shown}"));
+    spec.client_key = Note::new(called).ok();
+    spec.door = Label::new("proxy").ok();
+    spec
+}
+
+fn called(text: &str) -> Query {
+    Query {
+        client_key: Some(text.to_owned()),
+        ..query(100)
+    }
+}
+
+async fn operations_are_found_by_what_their_clients_call_them(bed: Arc<dyn Bed>) {
+    let store = bed.open().await;
+    let (ann, bob) = (
+        scoped('a', "order-7", "order-7"),
+        scoped('b', "order-7", "order-7"),
+    );
+    let hidden = scoped('a', &Digest::of(b"order-7#2").hex(), "order-7#2");
+    let longer = scoped('a', "order-70", "order-70");
+    // They say the word too, and no client calls them so.
+    let mut named = spec("mail-1");
+    named.name = Label::new("order-7").expect("a valid name");
+    for settled in [&ann, &hidden, &longer, &named, &spec("order-7")] {
+        complete(&*store, settled, b"x").await;
+    }
+    ended(&*store, &bob, Verdict::Unknown { error: None }).await;
+    let keys_of = |specs: &[&Spec]| -> Vec<String> {
+        specs.iter().map(|spec| spec.key.to_string()).collect()
+    };
+    let doubtful = Query {
+        states: vec![StateKind::Doubtful],
+        ..called("order-7")
+    };
+    let prefixed = |prefix: &str| Query {
+        prefix: Some(prefix.to_owned()),
+        ..query(100)
+    };
+    let plain = spec("order-7");
+    for (query, expected) in [
+        (called("order-7"), keys_of(&[&bob, &ann])),
+        (called("order-7#2"), keys_of(&[&hidden])),
+        (called("order-70"), keys_of(&[&longer])),
+        (called("order-"), vec![]),
+        (called("a"), vec![]),
+        (called(ann.key.as_str()), vec![]),
+        (doubtful, keys_of(&[&bob])),
+        (
+            prefixed("order-"),
+            keys_of(&[&bob, &plain, &longer, &hidden, &ann]),
+        ),
+        (prefixed("order-7#"), keys_of(&[&hidden])),
+        (prefixed("rder-7"), vec![]),
+        (prefixed("proxy/b"), keys_of(&[&bob])),
+    ] {
+        let found = page(&*store, query.clone()).await;
+        assert_eq!(keys(&found.items), expected, "{query:?}");
+        assert_eq!(found.next, None, "{query:?}");
+        let single = Query { limit: 1, ..query };
+        assert_eq!(keys(&walk(&*store, single).await), expected);
+    }
+}
+
+/// A tombstone has forgotten everything but its key.
+async fn what_was_buried_is_found_by_what_its_client_called_it(bed: Arc<dyn Bed>) {
+    let store = bed.open().await;
+    let shown = scoped('a', "order-7", "order-7");
+    let hidden = scoped('b', &Digest::of(b"order-7#2").hex(), "order-7#2");
+    for spec in [&shown, &hidden, &spec("order-7")] {
+        complete(&*store, spec, b"x").await;
+    }
+    let retention = shown.policy.retention.length();
+    bed.clock().advance(retention + AFTER_LEASE);
+    for spec in [&shown, &hidden, &spec("order-7")] {
+        let bury = Command::Bury(Horizon(store.now()));
+        let buried = Asked::new(hash(spec), bury).apply(&*store, None).await;
+        assert!(buried.expect("it is buried").wrote);
+    }
+    let found = async |query: Query| keys(&page(&*store, query).await.items);
+    assert_eq!(found(called("order-7")).await, [shown.key.as_str()]);
+    assert_eq!(found(called("order-7#2")).await, [hidden.key.as_str()]);
+    assert!(found(called("order")).await.is_empty());
+    let prefixed = Query {
+        prefix: Some("order-".to_owned()),
+        ..query(100)
+    };
+    assert_eq!(found(prefixed).await, ["order-7", shown.key.as_str()]);
 }

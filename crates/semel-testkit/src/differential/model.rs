@@ -223,6 +223,8 @@ impl Model {
 struct Listed<'a> {
     namespace: &'a str,
     key: &'a str,
+    /// What its client calls it; a key that was buried still shows that.
+    called: Option<&'a str>,
     labels: [Option<&'a str>; 3],
     at: Timestamp,
 }
@@ -235,6 +237,7 @@ fn wanted(query: &Query, record: &Record) -> bool {
         Record::Operation(it) => Listed {
             namespace: it.spec.namespace.as_str(),
             key: it.spec.key.as_str(),
+            called: it.spec.client_key.as_ref().map(|key| key.as_str()),
             labels: [
                 Some(it.spec.name.as_str()),
                 it.spec.door.as_ref().map(|door| door.as_str()),
@@ -245,6 +248,7 @@ fn wanted(query: &Query, record: &Record) -> bool {
         Record::Tombstone(it) => Listed {
             namespace: it.namespace.as_str(),
             key: it.key.as_str(),
+            called: it.key.as_str().split_once("/call:").map(|(_, text)| text),
             labels: [None; 3],
             at: it.settled_at,
         },
@@ -261,10 +265,13 @@ fn wanted(query: &Query, record: &Record) -> bool {
             .namespace
             .as_ref()
             .is_none_or(|wall| wall.as_str() == listed.namespace)
-        && query
-            .prefix
-            .as_ref()
-            .is_none_or(|prefix| listed.key.starts_with(prefix.as_str()))
+        && query.prefix.as_ref().is_none_or(|prefix| {
+            listed.key.starts_with(prefix.as_str())
+                || listed
+                    .called
+                    .is_some_and(|text| text.starts_with(prefix.as_str()))
+        })
+        && (query.client_key.is_none() || query.client_key.as_deref() == listed.called)
         && query.since.is_none_or(|since| since <= listed.at)
         && query.until.is_none_or(|until| until > listed.at)
 }

@@ -95,6 +95,9 @@ impl Stream {
             };
             let mut spec = spec(&format!("{door}order-{}", n / 2));
             spec.key = semel::Key::new(&format!("{}/{n}", spec.key)).expect("a valid key");
+            if n >= 2 {
+                spec.client_key = Note::from_lossy(&format!("order-{}/{n}", n / 2));
+            }
             let days = 1 + u32::try_from(random.below(40)).expect("a small number");
             let retention = Retention::new(DAY * days).expect("a valid retention");
             spec.policy = Policy {
@@ -468,6 +471,10 @@ impl Stream {
             3 => query.namespace = Namespace::new("other").ok(),
             4 => query.prefix = Some((*random.pick(&["order-", "mcp/", "x"])).to_owned()),
             5 => query.queue = Some("mails".to_owned()),
+            6 => {
+                let names = ["order-1/2", "order-1/3", "order-2/4", "order-1", "x"];
+                query.client_key = Some((*random.pick(&names)).to_owned());
+            }
             _ => {}
         }
         if random.percent(25) {

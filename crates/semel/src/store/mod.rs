@@ -22,7 +22,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use semel_core::clock::{Reading, Stamp};
-use semel_core::identity::{Kin, KinChange};
+use semel_core::identity::{self, Kin, KinChange};
 use semel_core::ledger::{Entry, Fence, Record, StateKind, Version};
 use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp, TokenId, TokenRecord};
 use tokio::sync::mpsc;
@@ -421,7 +421,9 @@ pub struct Query {
     pub door: Option<String>,
     /// Only on this queue.
     pub queue: Option<String>,
-    /// Only keys that begin so.
+    /// Only what its client calls exactly so, where a door scopes keys.
+    pub client_key: Option<String>,
+    /// Only keys that begin so, or clients' own keys that do.
     pub prefix: Option<String>,
     /// Only created at or after this time.
     pub since: Option<Timestamp>,
@@ -470,11 +472,13 @@ impl Query {
         match record {
             Record::Operation(operation) => {
                 let spec = &operation.spec;
+                let called = spec.client_key.as_ref().map(semel_core::Note::as_str);
                 let is = |wanted: &Option<String>, found: Option<&str>| {
                     wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
                 };
                 in_states
-                    && self.in_wall_and_prefix(&spec.namespace, &spec.key)
+                    && self.in_wall_and_prefix(&spec.namespace, &spec.key, called)
+                    && is(&self.client_key, called)
                     && is(&self.name, Some(spec.name.as_str()))
                     && is(
                         &self.door,
@@ -487,10 +491,18 @@ impl Query {
                     && self.since.is_none_or(|since| operation.created_at >= since)
                     && self.until.is_none_or(|until| operation.created_at < until)
             }
-            // A tombstone has only its key and its end left to be asked for.
+            // A tombstone has only its key and its end left to be asked for; the key tells what its
+            // client called it.
             Record::Tombstone(tombstone) => {
+                let key = &tombstone.key;
+                let is_called = |text: &String| identity::is_made_from(key, text);
                 in_states
-                    && self.in_wall_and_prefix(&tombstone.namespace, &tombstone.key)
+                    && self.in_wall_and_prefix(
+                        &tombstone.namespace,
+                        key,
+                        identity::client_text(key),
+                    )
+                    && self.client_key.as_ref().is_none_or(is_called)
                     && (&self.name, &self.door, &self.queue) == (&None, &None, &None)
                     && self.since.is_none_or(|since| tombstone.settled_at >= since)
                     && self.until.is_none_or(|until| tombstone.settled_at < until)
@@ -500,12 +512,13 @@ impl Query {
         }
     }
 
-    fn in_wall_and_prefix(&self, namespace: &Namespace, key: &Key) -> bool {
+    fn in_wall_and_prefix(&self, namespace: &Namespace, key: &Key, called: Option<&str>) -> bool {
+        let begins = |prefix: &String| {
+            let mut names = [Some(key.as_str()), called].into_iter().flatten();
+            names.any(|name| name.starts_with(prefix.as_str()))
+        };
         self.namespace.as_ref().is_none_or(|wall| wall == namespace)
-            && self
-                .prefix
-                .as_ref()
-                .is_none_or(|prefix| key.as_str().starts_with(prefix.as_str()))
+            && self.prefix.as_ref().is_none_or(begins)
     }
 }
 

@@ -4,8 +4,8 @@ use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence};
 use semel_core::{KeyHash, Scope};
 
-use super::FORMAT;
 use super::fields::{Malformed, Reader, Result, Writer, wrong};
+use super::{FORMAT, FORMAT_CALLED};
 use crate::engine::{Brought, Bytes, Subject};
 use crate::store::{Chunk, Place, Query};
 
@@ -132,7 +132,7 @@ impl Call {
     /// Writes it as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::new(FORMAT);
+        let mut w = Writer::new(self.format());
         match self {
             Self::Hello => w.byte(0),
             Self::Apply(apply) => {
@@ -176,6 +176,9 @@ impl Call {
             Self::List(query) => {
                 w.byte(8);
                 put_query(&mut w, query);
+                if let Some(called) = &query.client_key {
+                    w.text(called);
+                }
             }
             Self::Log { after, limit } => {
                 w.byte(9);
@@ -197,10 +200,37 @@ impl Call {
     /// # Errors
     /// Refuses everything that [`Call::encode`] cannot have written.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, Malformed> {
-        let mut r = Reader::new(bytes, FORMAT)?;
-        let call = get(&mut r)?;
+        let (format, mut r) = Reader::new(bytes, FORMAT..=FORMAT_CALLED)?;
+        let mut call = get(&mut r)?;
+        if let (FORMAT_CALLED, Self::List(query)) = (format, &mut call) {
+            query.client_key = Some(r.string("a filter")?);
+        }
         r.finish()?;
-        Ok(call)
+        if call.format() == format {
+            Ok(call)
+        } else {
+            Err(wrong("the format"))
+        }
+    }
+
+    /// Returns the format that it is written in: the oldest that can say it.
+    const fn format(&self) -> u8 {
+        match self {
+            Self::List(query) if query.client_key.is_some() => FORMAT_CALLED,
+            Self::Hello
+            | Self::Apply(_)
+            | Self::Load(_)
+            | Self::LoadAt(_)
+            | Self::Payload { .. }
+            | Self::Append { .. }
+            | Self::Discard { .. }
+            | Self::Stream { .. }
+            | Self::List(_)
+            | Self::Log { .. }
+            | Self::End
+            | Self::Standing
+            | Self::Kin(_) => FORMAT,
+        }
     }
 }
 
@@ -309,6 +339,8 @@ fn get_query(r: &mut Reader<'_>) -> Result<Query> {
         name: text(r)?,
         door: text(r)?,
         queue: text(r)?,
+        // It follows at the end, in the format that has it.
+        client_key: None,
         prefix: text(r)?,
         since: time(r)?,
         until: time(r)?,

@@ -1,5 +1,6 @@
 //! The fields that messages are made of.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use semel_core::ledger::codec::{
@@ -133,11 +134,15 @@ impl Writer {
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Starts reading, after checking the format.
-    pub(super) fn new(bytes: &'a [u8], known: u8) -> Result<Self> {
+    /// Starts reading, after checking the format; returns which one it is.
+    pub(super) fn new(bytes: &'a [u8], known: RangeInclusive<u8>) -> Result<(u8, Self)> {
+        let newest = *known.end();
         match bytes.split_first() {
-            Some((&found, rest)) if found == known => Ok(Self(rest)),
-            Some((&found, _)) if found > known => Err(Malformed::Newer { found, known }),
+            Some((found, rest)) if known.contains(found) => Ok((*found, Self(rest))),
+            Some((&found, _)) if found > newest => Err(Malformed::Newer {
+                found,
+                known: newest,
+            }),
             Some(_) | None => Err(wrong("the format")),
         }
     }

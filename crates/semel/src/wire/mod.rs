@@ -29,6 +29,10 @@ use crate::store::PAYLOAD_MAX;
 /// The format of messages that is written and understood here.
 pub const FORMAT: u8 = 1;
 
+/// The format of a list by what clients call their operations. It is a later one: a server that does not know
+/// that filter refuses the call, and does not list what was not asked for.
+pub const FORMAT_CALLED: u8 = 2;
+
 /// The media type of a message.
 pub const MEDIA_TYPE: &str = "application/vnd.semel.engine";
 

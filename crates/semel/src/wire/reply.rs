@@ -110,7 +110,7 @@ impl Answer {
     /// # Errors
     /// Refuses everything that [`Answer::encode`] cannot have written.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, Malformed> {
-        let mut r = Reader::new(bytes, FORMAT)?;
+        let (_, mut r) = Reader::new(bytes, FORMAT..=FORMAT)?;
         let now = r.time("the time")?;
         let said = get(&mut r)?;
         r.finish()?;

@@ -120,12 +120,17 @@ fn calls() -> Vec<Call> {
             name: Some("n".to_owned()),
             door: Some("d".to_owned()),
             queue: Some("q".to_owned()),
+            client_key: None,
             prefix: Some("p ü".to_owned()),
             since: Some(NOW),
             until: Some(Timestamp(-1)),
             oldest_first: true,
             cursor: Some(place),
             limit: 50,
+        })),
+        Call::List(Box::new(Query {
+            client_key: Some("order 7 ü".to_owned()),
+            ..Query::default()
         })),
         Call::Log { after: 3, limit: 7 },
         Call::End,
@@ -306,14 +311,34 @@ fn a_message_that_was_cut_or_goes_on_is_refused() {
 
 #[test]
 fn a_newer_message_is_named_as_one() {
-    let mut bytes = Call::Hello.encode();
-    bytes[0] = FORMAT + 1;
-    let newer = Malformed::Newer {
-        found: FORMAT + 1,
-        known: FORMAT,
+    let newer = |known: u8| {
+        let mut bytes = Call::Hello.encode();
+        bytes[0] = known + 1;
+        let found = known + 1;
+        (bytes, Malformed::Newer { found, known })
     };
-    assert_eq!(Call::decode(&bytes).err(), Some(newer.clone()));
-    assert_eq!(Answer::decode(&bytes).err(), Some(newer));
+    let (bytes, refused) = newer(FORMAT_CALLED);
+    assert_eq!(Call::decode(&bytes).err(), Some(refused));
+    let (bytes, refused) = newer(FORMAT);
+    assert_eq!(Answer::decode(&bytes).err(), Some(refused));
+}
+
+/// A server that does not know the filter must not list what was not asked for.
+#[test]
+fn a_list_by_a_clients_key_has_the_format_that_older_servers_refuse() {
+    let called = Query {
+        client_key: Some("order-7".to_owned()),
+        ..Query::default()
+    };
+    assert_eq!(Call::List(Box::new(called)).encode()[0], FORMAT_CALLED);
+    for call in calls() {
+        let bytes = call.encode();
+        let is_called = matches!(&call, Call::List(query) if query.client_key.is_some());
+        assert_eq!(bytes[0] == FORMAT_CALLED, is_called, "{call:?}");
+        // Nothing else is written so.
+        let other = [&[FORMAT_CALLED], &bytes[1..]].concat();
+        assert!(is_called || Call::decode(&other).is_err(), "{call:?}");
+    }
 }
 
 #[test]

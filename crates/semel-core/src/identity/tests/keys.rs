@@ -98,6 +98,43 @@ fn ledger_keys_are_fixed_for_ever() {
     );
 }
 
+/// A tombstone has only its key left to be found by.
+#[test]
+fn a_ledger_key_tells_of_which_text_it_was_made() {
+    let explicit = |text: &str| ClientKey::Explicit(client(text));
+    let call_id = |text: &str| ClientKey::CallId(client(text));
+    let zeros = "0".repeat(64);
+    let long = "a".repeat(300);
+    let shown = [explicit("order-7"), explicit("a/b#"), call_id("toolu_01")];
+    let hidden = ["order-7#2", "call:x", "f1:x", "Grüße", &zeros, &long].map(explicit);
+    for (client_key, is_shown) in
+        (shown.iter().map(|key| (key, true))).chain(hidden.iter().map(|key| (key, false)))
+    {
+        let (ClientKey::Explicit(text) | ClientKey::CallId(text)) = client_key else {
+            panic!("only texts are tried");
+        };
+        for occurrence in [1, 12] {
+            let key = key_of(client_key, occurrence);
+            assert!(is_made_from(&key, text.as_str()), "{key}");
+            assert!(!is_made_from(&key, &format!("{text}x")), "{key}");
+            let expected = is_shown.then_some(text.as_str());
+            assert_eq!(client_text(&key), expected, "{key}");
+            // The digest that stands for a text is not the text.
+            let body = key.as_str().rsplit('/').next().unwrap_or_default();
+            assert!(is_shown || !is_made_from(&key, body), "{key}");
+        }
+    }
+    for other in [
+        key_of(&ClientKey::Fingerprint(fingerprint()), 2),
+        Key::new("order-7").unwrap(),
+        Key::new("proxy/order-7").unwrap(),
+        Key::new("queue/29b267acff61476d/order-7").unwrap(),
+    ] {
+        assert_eq!(client_text(&other), None, "{other}");
+        assert!(!is_made_from(&other, "order-7"), "{other}");
+    }
+}
+
 #[test]
 fn no_two_scopes_share_their_bytes() {
     let of = |principal: Option<&str>, target: &str, conversation: Option<&str>| Scope {

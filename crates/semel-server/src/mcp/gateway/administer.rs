@@ -6,7 +6,7 @@ use semel::core::Note;
 use semel::core::ledger::{Record, StateKind};
 use semel::store::{Query, Stored};
 use semel::view::RecordView;
-use semel::{Effect, Error, Key, Label};
+use semel::{Effect, Error, Key, Label, Named};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -61,8 +61,7 @@ impl Gateway {
 
     async fn status(&self, asked: &Asked, arguments: &str) -> Result<String, String> {
         let Status { key } = read(arguments)?;
-        let record = self.found(asked, &key).await?;
-        let key = Key::new(&key).map_err(|error| error.to_string())?;
+        let (key, record) = self.found(asked, &key).await?;
         let namespace = self.engine.namespace();
         let data = self.engine.payload(&namespace, &key).await.map_err(said)?;
         let now = self.engine.store().now();
@@ -127,8 +126,7 @@ impl Gateway {
             happened,
             note,
         } = read(arguments)?;
-        let record = self.found(asked, &key).await?;
-        let key = Key::new(&key).map_err(|error| error.to_string())?;
+        let (key, record) = self.found(asked, &key).await?;
         let by = Label::new("semel_resolve").map_err(|error| error.to_string())?;
         let namespace = self.engine.namespace();
         let mut operator = self.engine.operator(&namespace, &key, record.version(), by);
@@ -162,20 +160,26 @@ impl Gateway {
         served.policy.tool(name.as_str()).effect
     }
 
-    /// Finds an operation of the caller's own; anothers' are not there.
-    async fn found(&self, asked: &Asked, key: &str) -> Result<Arc<Record>, String> {
-        let nothing = || format!("there is no call with the key `{key}`");
-        let key = Key::new(key).map_err(|_| nothing())?;
+    /// Finds an operation of the caller's own, by its key or by what its client calls it; anothers' are not
+    /// there.
+    async fn found(&self, asked: &Asked, name: &str) -> Result<(Key, Arc<Record>), String> {
+        let nothing = || format!("there is no call with the key `{name}`");
         let namespace = self.engine.namespace();
+        let own = |record: &Record| is_own(record, asked);
+        let found = match self.engine.find_among(&namespace, name, own).await {
+            Ok(found) => found,
+            Err(Error::InvalidKey(_)) => None,
+            Err(error) => return Err(said(error)),
+        };
+        let Named { key, .. } = found.ok_or_else(nothing)?;
         // A call whose gateway is gone is in doubt, and can be resolved before its lease ends.
         let record = self
             .engine
             .notice_gone(&namespace, &key)
             .await
             .map_err(said)?;
-        record
-            .filter(|record| is_own(record, asked))
-            .ok_or_else(nothing)
+        let record = record.filter(|record| is_own(record, asked));
+        Ok((key, record.ok_or_else(nothing)?))
     }
 
     fn written(&self, view: Option<RecordView>) -> Result<String, String> {

@@ -4,6 +4,7 @@
 mod calls;
 mod crowds;
 mod marks;
+mod names;
 mod schedule;
 
 use std::sync::Arc;
