@@ -1,23 +1,28 @@
 //! Requests over HTTP that take effect once: what is pure about it.
 //!
 //! Which key a request has ([`key_field`]), what makes two requests the same ([`request`], [`body`]), what an
-//! upstream's answer means ([`status`]), where it is looked up whether an effect happened ([`lookup`]), and how all of that is chosen together ([`profile`]).
+//! upstream's answer means ([`status`]), where it is looked up whether an effect happened ([`lookup`]), how all of that is chosen together ([`profile`]),
+//! and what an answer cost ([`usage`], [`price`]).
 
 pub mod body;
 pub mod events;
 pub mod key_field;
 pub mod lookup;
+pub mod price;
 pub mod profile;
 pub mod request;
 mod segments;
 pub mod status;
 #[cfg(test)]
 mod tests;
+pub mod usage;
 
 pub use body::{BodyDigest, BodyHasher, Compare, Members, VALUE_MAX};
 pub use events::LastEvent;
 pub use key_field::{KeyFieldError, Spelling, read_key};
 pub use lookup::{Lookup, Place};
+pub use price::{Price, Rate};
 pub use profile::{AfterExpiry, Extent, Profile, Refusals};
 pub use request::Request;
 pub use status::{Meaning, Statuses, effect, would};
+pub use usage::Usage;

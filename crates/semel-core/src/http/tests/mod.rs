@@ -1,3 +1,4 @@
 mod body;
 mod key_field;
 mod profile;
+mod usage;
