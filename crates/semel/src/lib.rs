@@ -25,6 +25,7 @@
 
 #![warn(missing_docs)]
 
+mod answer_view;
 pub mod clock;
 pub mod door;
 pub mod effects;
@@ -50,8 +51,8 @@ pub mod wire;
 pub use engine::{
     Admission, Adopted, Attempt, Builder, Claimed, Completed, Copied, Difference, EffectCall,
     Engine, Failure, Fault, Found, Granted, Named, NewToken, Operator, Permit, Phase, Point,
-    Preview, Rehearsal, Replayed, Request, Revoked, Rules, Swept, Tally, Verified, WAIT_MAX, Way,
-    redacted_answer,
+    Preview, Rehearsal, Replayed, Request, Revoked, Rules, Saved, Saver, Swept, Tally, Verified,
+    WAIT_MAX, Way, redacted_answer,
 };
 pub use error::{Ambiguous, Error, Refusal, Result};
 pub use events::Events;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::ledger::{Operation, Record, Spec, State, StateKind};
-use semel_core::{Effect, Key, Label, Namespace, Timestamp};
+use semel_core::{Effect, Key, Label, Namespace, Redactor, Timestamp};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::answer_view::AnswerView;
 use crate::engine::Request;
 use crate::store::Current;
 
@@ -66,7 +67,7 @@ pub struct Receipt {
     /// Whether a rule took something out of the answer.
     #[serde(skip_serializing_if = "is_false")]
     pub redacted: bool,
-    /// What the action answered; in JSON it is `data`, where it is JSON itself.
+    /// What the action answered; in JSON it is `data`, where it is JSON itself or an answer over HTTP.
     #[serde(rename = "data", serialize_with = "as_json")]
     pub payload: Option<Arc<[u8]>>,
 }
@@ -100,10 +101,11 @@ pub(crate) fn as_json<S: Serializer>(
     payload: &Option<Arc<[u8]>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match payload.as_deref().and_then(json_of) {
-        Some(json) => json.serialize(serializer),
-        None => serializer.serialize_none(),
+    let stored = payload.as_deref();
+    if let Some(answer) = stored.and_then(AnswerView::read) {
+        return answer.shown(&Redactor::default()).serialize(serializer);
     }
+    stored.and_then(json_of).serialize(serializer)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

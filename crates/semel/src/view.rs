@@ -8,9 +8,10 @@ use semel_core::ledger::{Attempt, Event, Operation, Record, Resolved, StateKind,
 use semel_core::{Effect, Fingerprint, Key, Label, Namespace, Note, Probe, Redactor, Timestamp};
 use serde::{Serialize, Serializer};
 
-use crate::receipt::{as_json, as_text, as_text_option, is_false, is_redacted, state_word};
+use crate::receipt::{as_text, as_text_option, is_false, is_redacted, json_of, state_word};
 use crate::store::Logged;
 
+pub use crate::answer_view::{AnswerBody, AnswerView};
 pub use crate::token_view::TokenView;
 
 /// An operation as of a moment: a lease that has ended by then is a doubt, written or not.
@@ -154,13 +155,33 @@ pub struct AttemptView {
     pub error: Option<Note>,
 }
 
-/// A stored answer: in JSON it is itself where it is JSON, and null where it is not.
+/// A stored answer.
 #[derive(Clone, Debug)]
-pub struct Data(pub Option<Arc<[u8]>>);
+pub enum Data {
+    /// One over HTTP.
+    Answer(AnswerView),
+    /// Any other one: in JSON it is itself where it is JSON, and null where it is not.
+    Other(Option<Arc<[u8]>>),
+}
+
+impl Data {
+    fn of(stored: Option<Arc<[u8]>>) -> Self {
+        match stored.as_deref().and_then(AnswerView::read) {
+            Some(answer) => Self::Answer(answer),
+            None => Self::Other(stored),
+        }
+    }
+}
 
 impl Serialize for Data {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        as_json(&self.0, serializer)
+        match self {
+            Self::Answer(answer) => answer.serialize(serializer),
+            Self::Other(stored) => {
+                let json = stored.as_deref().and_then(json_of);
+                json.serialize(serializer)
+            }
+        }
     }
 }
 
@@ -187,7 +208,7 @@ impl RecordView {
         };
         Some(Self {
             attempts: Some(attempts),
-            data: Some(Data(data)),
+            data: Some(Data::of(data)),
             ..Self::of(record, now)?
         })
     }
@@ -279,13 +300,17 @@ impl RecordView {
         }
     }
 
-    /// Returns it as it may be shown: a probe is stored as it is, as it must run, and may name a secret.
+    /// Returns it as it may be shown: a probe is stored as it is, as it must run, and may name a secret, and so are
+    /// the headers of an answer, as they must be told again.
     #[must_use]
     pub fn shown(mut self, redactor: &Redactor) -> Self {
         let probe = self.probe.as_ref().map(|it| redactor.text(it.as_str()));
         if let Some(Cow::Owned(text)) = probe {
             let text = &text[..text.floor_char_boundary(Probe::MAX_BYTES)];
             self.probe = Probe::new(text).ok();
+        }
+        if let Some(Data::Answer(answer)) = self.data {
+            self.data = Some(Data::Answer(answer.shown(redactor)));
         }
         self
     }

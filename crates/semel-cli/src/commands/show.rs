@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use semel::core::ledger::{Attempt, AttemptKind, Operation, Record, StateKind};
-use semel::view::RecordView;
-use semel::{Engine, Timestamp, span};
+use semel::view::{AnswerView, RecordView};
+use semel::{Engine, Redactor, Timestamp, span};
 use serde::Serialize;
 
 use crate::advice;
@@ -42,7 +42,7 @@ pub(crate) async fn run(context: &Context, args: &Show) -> Result<ExitCode, Fail
         return Ok(ExitCode::SUCCESS);
     }
     let held = |attempt: &Attempt| engine.is_held(&found.namespace, &found.key, attempt.fence);
-    for line in story(&found, held, data.as_deref()) {
+    for line in story(&found, held, data.as_deref(), engine.redactor()) {
         context.printer.line(&line);
     }
     if let Some(partial) = partial {
@@ -101,7 +101,12 @@ async fn partial(engine: &Engine, found: &Found) -> Result<Option<Partial>, Fail
 }
 
 /// Tells an operation's story in lines.
-fn story(found: &Found, held: impl Fn(&Attempt) -> bool, data: Option<&[u8]>) -> Vec<String> {
+fn story(
+    found: &Found,
+    held: impl Fn(&Attempt) -> bool,
+    data: Option<&[u8]>,
+    redactor: &Redactor,
+) -> Vec<String> {
     let (now, state) = (found.now, found.state());
     let style = words::style(state);
     let mut lines = vec![format!("{} {style}{}{style:#}", found.key, state.as_str())];
@@ -138,9 +143,28 @@ fn story(found: &Found, held: impl Fn(&Attempt) -> bool, data: Option<&[u8]>) ->
             }
             .to_owned(),
         );
-        lines.push(format!("  {}", shown(bytes)));
+        match AnswerView::read(bytes) {
+            Some(answer) => answered(&answer.shown(redactor), &mut lines),
+            None => lines.push(format!("  {}", shown(bytes))),
+        }
     }
     lines
+}
+
+/// Tells an answer over HTTP by its parts.
+fn answered(answer: &AnswerView, lines: &mut Vec<String>) {
+    field(lines, "status", answer.status);
+    for (name, value) in &answer.headers {
+        field(
+            lines,
+            "header",
+            shown(format!("{name}: {value}").as_bytes()),
+        );
+    }
+    match answer.body.bytes() {
+        Some(body) => field(lines, "body", shown(body)),
+        None => field(lines, "body", "not kept: it was too long"),
+    }
 }
 
 fn about(judged: &Operation, view: &RecordView, now: Timestamp, lines: &mut Vec<String>) {

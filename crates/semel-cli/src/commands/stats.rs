@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use semel::core::ledger::{Event, StateKind};
 use semel::store::{PAGE_MAX, Query};
 use semel::view::RecordView;
-use semel::{Engine, Error, Namespace, Timestamp, span};
+use semel::{Engine, Error, Namespace, Replayed, Saved, Timestamp, span};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -43,10 +43,7 @@ pub(crate) async fn run(context: &Context) -> Result<ExitCode, Failure> {
             "states": now.states_json(),
             "answer_bytes": now.answer_bytes,
             "log": history.json(),
-            "replayed": {
-                "count": replayed.count,
-                "saved_ms": u64::try_from(replayed.saved.as_millis()).unwrap_or(u64::MAX),
-            },
+            "replayed": replayed_json(&replayed),
         }));
         return Ok(ExitCode::SUCCESS);
     }
@@ -65,12 +62,56 @@ pub(crate) async fn run(context: &Context) -> Result<ExitCode, Failure> {
     for (name, count) in history.named() {
         rows.push([format!("  {name}").into(), count.into()]);
     }
-    rows.push(["answers given again".into(), replayed.count.into()]);
-    rows.push(["  time saved".into(), span(replayed.saved).into()]);
+    rows.extend(replayed_rows(&replayed));
     for line in table::lines(&rows) {
         context.printer.line(&line);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what was saved: all of it, then by what saved it.
+fn replayed_rows(replayed: &Replayed) -> Vec<[Cell; 2]> {
+    let all = &replayed.all;
+    let mut rows: Vec<[Cell; 2]> = vec![
+        ["answers given again".into(), all.calls.into()],
+        ["  time saved".into(), span(all.time).into()],
+    ];
+    for (currency, money) in &all.money {
+        let money = format!("{money} {currency}");
+        rows.push(["  money saved".into(), money.into()]);
+    }
+    for (by, saved) in &replayed.by {
+        let name = by.name.as_ref();
+        let name = name.map_or_else(String::new, |name| format!(" {name}"));
+        let mut parts = vec![saved.calls.to_string(), span(saved.time)];
+        let money = saved.money.iter();
+        parts.extend(money.map(|(currency, money)| format!("{money} {currency}")));
+        let by = format!("  by {}{name}", by.door);
+        rows.push([by.into(), parts.join(", ").into()]);
+    }
+    rows
+}
+
+fn replayed_json(replayed: &Replayed) -> Value {
+    let mut all = saved_json(&replayed.all);
+    let by = replayed.by.iter().map(|(by, saved)| {
+        let mut one = saved_json(saved);
+        one["door"] = json!(by.door.as_str());
+        one["name"] = json!(by.name.as_ref().map(|name| name.as_str()));
+        one
+    });
+    all["by"] = by.collect();
+    all
+}
+
+fn saved_json(saved: &Saved) -> Value {
+    let money = saved.money.iter();
+    let money = money.map(|(currency, money)| (currency.to_string(), json!(money.to_string())));
+    json!({
+        "count": saved.calls,
+        "saved_ms": u64::try_from(saved.time.as_millis()).unwrap_or(u64::MAX),
+        "money": money.collect::<serde_json::Map<_, _>>(),
+    })
 }
 
 /// What a namespace holds now.

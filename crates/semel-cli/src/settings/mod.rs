@@ -4,6 +4,7 @@ mod file;
 mod known;
 mod mcp;
 mod nearest;
+mod price;
 mod proxy;
 mod redact;
 mod secret;

@@ -20,11 +20,12 @@ use serde::Deserialize;
 
 use super::Settings;
 use super::nearest::only;
+use super::price::price;
 use crate::args::values;
 use crate::failure::Failure;
 
 /// The members of a route's table.
-const MEMBERS: [&str; 26] = [
+const MEMBERS: [&str; 27] = [
     "upstream",
     "host",
     "path",
@@ -46,6 +47,7 @@ const MEMBERS: [&str; 26] = [
     "lease",
     "retention",
     "pace",
+    "price",
     "request_limit",
     "answer_limit",
     "connections",
@@ -183,7 +185,9 @@ pub(super) fn proxy(
         only(value, &MEMBERS, "a route", &wrong)?;
         let read: Result<WrittenRoute, _> = value.clone().try_into();
         let read = read.map_err(|error| wrong(error.message().to_owned()))?;
-        let route = read.read(&written.profiles).map_err(wrong)?;
+        let mut route = read.read(&written.profiles).map_err(wrong)?;
+        let cost = value.get("price").map(|value| price(value, &wrong));
+        route.rules.price = cost.transpose()?;
         written.routes.push(route);
     }
     Ok(written)
@@ -353,6 +357,7 @@ impl WrittenRoute {
                 .map_err(|error| format!("retention: {error}"))?
                 .unwrap_or(ordinary.retention),
             keeps_pace: self.pace,
+            price: None,
             limits,
         })
     }

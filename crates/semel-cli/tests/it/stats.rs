@@ -57,7 +57,7 @@ fn programs_get_one_object() {
                 "conflicts": 0, "retries": 0, "cancelled": 0, "forgotten": 1,
                 "first_at": "TIME", "last_at": "TIME",
             },
-            "replayed": {"count": 0, "saved_ms": 0},
+            "replayed": {"count": 0, "saved_ms": 0, "money": {}, "by": []},
         })]
     );
 }

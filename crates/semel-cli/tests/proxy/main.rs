@@ -21,12 +21,14 @@ mod large;
 mod leases;
 mod names;
 mod probes;
+mod savings;
 mod scope;
 mod semantics;
 #[expect(dead_code, reason = "the rest is for the tests of `semel serve`")]
 #[path = "../serve/server.rs"]
 mod server;
 mod setup;
+mod shown;
 mod storm;
 mod streams;
 mod transport;

@@ -45,6 +45,12 @@ metrics! {
     BEGINS: Counter "semel_begins_total",
         "Begins by what they were answered: execute, probe, replay, or the code of a problem.";
     REPLAYS: Counter "semel_replays_total", "Answers that were given again, by call.";
+    SAVED_CALLS: Counter "semel_saved_calls_total",
+        "Answers that were given again or joined instead of acting once more, by door.";
+    SAVED_SECONDS: Counter "semel_saved_seconds_total",
+        "How long the attempts took whose answers were given again, by door.";
+    SAVED_MONEY: Counter "semel_saved_money_total",
+        "What those answers cost, where a price is set, by door and currency.";
     SETTLEMENTS: Counter "semel_settlements_total",
         "Reports that were taken, by the state that the operation is in afterwards.";
     CONFLICTS: Counter "semel_conflicts_total",

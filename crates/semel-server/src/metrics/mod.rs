@@ -4,6 +4,7 @@
 
 mod histogram;
 mod known;
+mod saved;
 mod standing;
 mod text;
 
@@ -202,6 +203,7 @@ fn calls(text: &mut Text, server: &Server) {
     let (counts, tally) = (server.counts(), server.engine().tally());
     text.each(&known::BEGINS, "answer", counts.begins.read());
     text.each(&known::REPLAYS, "call", counts.replays.read());
+    saved::write(text, &server.engine().replayed_here());
     text.each(&known::SETTLEMENTS, "state", counts.settlements.read());
     let written = |wanted| {
         let found = tally.events().find(|(event, _)| *event == wanted);

@@ -36,8 +36,9 @@ impl Text {
         }
     }
 
-    /// Writes a sample. Labels are words of ours and patterns of routes, so that nothing is to be escaped.
-    pub(super) fn sample(&mut self, metric: &Metric, labels: &[(&str, &str)], value: u64) {
+    /// Writes a sample. Labels are words of ours, patterns of routes and currencies, so that nothing is to be
+    /// escaped.
+    pub(super) fn sample(&mut self, metric: &Metric, labels: &[(&str, &str)], value: impl Display) {
         let labels = written(labels);
         self.line(format_args!("{}{{{labels}}} {value}", metric.name));
     }

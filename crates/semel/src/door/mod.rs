@@ -202,8 +202,10 @@ impl Doorway {
             let request = identified(&request, call, &judged.identity);
             match judged.identity.relation {
                 Relation::First | Relation::IntendedRepeat => {
-                    // What is new runs at once: nobody is to be waited for.
-                    let begun = self.inner.engine.begin(request.wait(Duration::ZERO)).await;
+                    // What is new runs at once: nobody is to be waited for, and an answer that is
+                    // there is not given here.
+                    let request = request.wait(Duration::ZERO).uncounted();
+                    let begun = self.inner.engine.begin(request).await;
                     let Some(admission) = first(begun)? else {
                         self.inner.learn_number(asked, &judged);
                         continue;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::finish::Finish;
 use super::ledger::{Applied, Brought, Subject};
+use super::replays::{Saved, Saver, took};
 use super::{Background, Inner, wait};
 use crate::error::{Error, Result};
 use crate::receipt::{Receipt, policy_kept};
@@ -97,6 +98,8 @@ pub(super) struct Claim {
     pub(super) subject: Subject,
     pub(super) begin: Begin,
     pub(super) brought: Brought,
+    /// What a replay is counted for; `None` where its door counts itself.
+    pub(super) saver: Option<Saver>,
 }
 
 impl Claim {
@@ -202,7 +205,10 @@ impl Claim {
                     .inner
                     .receipt(&applied.current, true, None, applied.at)
                     .await?;
-                self.inner.replays.add(&receipt);
+                if let (Some(saver), Some(record)) = (&self.saver, applied.current.record()) {
+                    let saved = Saved::call(took(record), None);
+                    self.inner.replays.add(saver, &saved);
+                }
                 receipt.policy_kept = policy_kept(&self.begin.spec, &applied.current);
                 Ok(Claimed::Replay(receipt))
             }

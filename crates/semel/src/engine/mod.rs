@@ -50,7 +50,8 @@ pub use self::operate::Operator;
 pub use self::permit::Permit;
 pub use self::preview::Preview;
 pub use self::redaction::redacted_answer;
-pub use self::replays::Replayed;
+pub(crate) use self::replays::took;
+pub use self::replays::{Replayed, Saved, Saver};
 pub use self::request::{Request, WAIT_MAX};
 pub use self::sweep::Swept;
 pub use self::tally::Tally;
@@ -298,6 +299,7 @@ impl Engine {
         });
         Ok(Claim {
             inner: Arc::clone(&self.inner),
+            saver: request.saver(),
             subject: Subject::new(&request.namespace, &request.key),
             begin: Begin {
                 spec: request.spec()?,

@@ -7,6 +7,7 @@ use semel_core::redact::member;
 use semel_core::{Outcome, Payload, Redactor, Verdict};
 
 use super::ledger::{Brought, Bytes, Ledger};
+use crate::answer_view;
 
 /// The members that a recorded command has; its answer is what it wrote to standard output.
 const RECORDED: [&str; 5] = ["exit_code", "signal", "stdout", "stderr", "output"];
@@ -79,7 +80,8 @@ fn with_outcome(command: Command, outcome: Outcome) -> Command {
 
 /// Returns an answer without what the rules name, as an engine stores it; `None` when they name nothing in it.
 ///
-/// Of a recorded command (`semel run`) the answer is what it wrote to standard output, where that is JSON.
+/// Of a recorded command (`semel run`) the answer is what it wrote to standard output, where that is JSON; of an answer
+/// over HTTP it is the body.
 #[must_use]
 pub fn redacted_answer(redactor: &Redactor, bytes: &[u8]) -> Option<Vec<u8>> {
     if !redactor.names_outputs() {
@@ -87,6 +89,9 @@ pub fn redacted_answer(redactor: &Redactor, bytes: &[u8]) -> Option<Vec<u8>> {
     }
     if RECORDED.iter().all(|name| member(bytes, name).is_some()) {
         return recorded(redactor, bytes);
+    }
+    if let Some(redacted) = answer_view::redacted(redactor, bytes) {
+        return Some(redacted);
     }
     redactor.output(bytes)
 }

@@ -11,6 +11,7 @@ use semel_core::{
 };
 use serde::Serialize;
 
+use super::replays::Saver;
 use crate::error::{Error, Result};
 
 /// Describes one logical action: what it is called, which key it has, what it is given.
@@ -32,6 +33,9 @@ pub struct Request {
     pub(crate) wait: Duration,
     pub(crate) parent: Option<Parent>,
     door: Option<Label>,
+    behind: Option<Label>,
+    /// Whether an answer that is given again is counted where it is found.
+    is_counted: bool,
     principal: Option<Label>,
     client_key: Option<Note>,
     occurrence: u32,
@@ -69,6 +73,8 @@ impl Request {
             wait: Duration::ZERO,
             parent: None,
             door: None,
+            behind: None,
+            is_counted: true,
             principal: None,
             client_key: None,
             occurrence: 1,
@@ -216,6 +222,28 @@ impl Request {
     pub fn door(mut self, door: Label) -> Self {
         self.door = Some(door);
         self
+    }
+
+    /// Names what is behind the door, such as a server and its tool: answers that are given again are counted for it.
+    #[must_use]
+    pub fn behind(mut self, name: Label) -> Self {
+        self.behind = Some(name);
+        self
+    }
+
+    /// Leaves the counting of answers that are given again to a door that may not give them.
+    pub(crate) const fn uncounted(mut self) -> Self {
+        self.is_counted = false;
+        self
+    }
+
+    /// Returns what an answer that is given again is counted for.
+    pub(super) fn saver(&self) -> Option<Saver> {
+        let library = || Label::new("library").expect("it is a word");
+        self.is_counted.then(|| {
+            let door = self.door.clone().unwrap_or_else(library);
+            Saver::new(door, self.behind.clone())
+        })
     }
 
     /// Names on whose behalf it is done.

@@ -19,9 +19,10 @@ use super::received::{NotReceived, Received};
 use super::refusal::Refusal;
 use super::rules::{Forward, Rules};
 use super::running::Running;
+use super::saved::{Joined, saver};
 use super::{Answer, Body, Caller, Seat, SendError, Upstream, dry_run, lookup, replay};
 use crate::door::{Admission, Doorway, Entered};
-use crate::engine::{self, Permit, Request};
+use crate::engine::{self, Permit, Request, Saver};
 use crate::error::Error;
 
 /// How often a request begins again after a doubt of its own was looked up, or an answer that is no longer kept was
@@ -40,6 +41,8 @@ pub(super) struct Inner {
     pub(super) rules: Rules,
     pub(super) upstream: Arc<dyn Upstream>,
     pub(super) running: Running,
+    /// What answers that are given again are counted for.
+    pub(super) saver: Saver,
     /// The places of what is under way.
     places: Arc<Semaphore>,
 }
@@ -58,6 +61,7 @@ impl Guard {
     pub fn new(doorway: Doorway, rules: Rules, upstream: Arc<dyn Upstream>) -> Self {
         let places = rules.limits.under_way.min(Semaphore::MAX_PERMITS);
         Self(Arc::new(Inner {
+            saver: saver(doorway.engine(), &rules.target),
             doorway,
             upstream,
             running: Running::default(),
@@ -138,6 +142,12 @@ impl Inner {
         ))
     }
 
+    /// Takes a place among those that are under way.
+    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        place.map_err(|_| Refusal::overloaded(self.rules.limits.under_way))
+    }
+
     /// Sends a request on that nothing is to be known of.
     async fn pass(&self, parts: Parts, body: Body) -> Result<Answer, Refusal> {
         let is_safe = parts.method.is_safe();
@@ -190,8 +200,7 @@ impl Inner {
         {
             watch.settle(asked.about).await;
         }
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        let place = place.map_err(|_| Refusal::overloaded(self.rules.limits.under_way))?;
+        let place = self.place()?;
         let claim = self.claim(asked, caller);
         let entered = self.doorway.enter(&ask.call, claim.clone()).await;
         let Entered {
@@ -212,7 +221,8 @@ impl Inner {
             let begun = tokio::select! {
                 biased;
                 (head, reader) = self.running.join(&identity.key) => {
-                    let joined = replay::joined(&self.rules, &head, reader);
+                    let rest = Joined::new(self, &identity.key, reader);
+                    let joined = replay::joined(&self.rules, &head, rest);
                     return Ok(self.over(&seated, Told::outcome(joined)));
                 }
                 begun = self.begin_again(asked, claim, &identity) => begun,
@@ -236,6 +246,7 @@ impl Inner {
                 Round::Again
             }
             Admission::Replay(receipt) => {
+                self.count_replay(&receipt);
                 let replayed = replay::response(&self.rules, &receipt);
                 self.over(&seated, Told::outcome(replayed))
             }
@@ -351,7 +362,8 @@ impl Inner {
             .lease(self.lease())
             .retention(rules.retention)
             .door(Label::new(ask.call.door.as_str()).expect("it is a word"))
-            .wait(Duration::ZERO);
+            .wait(Duration::ZERO)
+            .uncounted();
         if let Some(principal) = &caller.principal
             && let Ok(principal) = Label::new(principal)
         {

@@ -147,6 +147,15 @@ pub(crate) struct Reader {
     has_ended: bool,
 }
 
+impl Reader {
+    /// Says whether all of an answer was taken that came whole.
+    pub(crate) fn has_all(&self) -> bool {
+        let state = self.live.locked();
+        let all = state.forgotten + state.pieces.len();
+        matches!(state.end, Some(End::Whole(_))) && self.next == all
+    }
+}
+
 impl http_body::Body for Reader {
     type Data = Bytes;
     type Error = BodyError;

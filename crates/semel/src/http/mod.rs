@@ -24,6 +24,7 @@ mod refusal;
 mod replay;
 mod rules;
 mod running;
+mod saved;
 mod stored;
 
 use std::fmt;

@@ -10,9 +10,9 @@ use http_body::Frame;
 use serde_json::Value;
 use tokio::time::{Sleep, sleep};
 
-use super::live::Reader;
 use super::refusal::Refusal;
 use super::rules::Rules;
+use super::saved::Joined;
 use super::stored::{Form, Head, Piece};
 use super::{Body, BodyError};
 use crate::receipt::Receipt;
@@ -32,7 +32,7 @@ pub(super) fn response(rules: &Rules, receipt: &Receipt) -> Response<Body> {
         Form::Plain if body.is_empty() => Body::empty(),
         Form::Plain => Body::full(body),
         Form::Paced => {
-            let Some(pieces) = Piece::read_all(body) else {
+            let Some(pieces) = Piece::read_all(&body) else {
                 return Refusal::internal("what is stored of the answer cannot be read").response();
             };
             paced(pieces)
@@ -42,8 +42,8 @@ pub(super) fn response(rules: &Rules, receipt: &Receipt) -> Response<Body> {
 }
 
 /// Answers with what streams to somebody else.
-pub(super) fn joined(rules: &Rules, head: &Head, reader: Reader) -> Response<Body> {
-    told_before(rules, head, Body::new(reader))
+pub(super) fn joined(rules: &Rules, head: &Head, rest: Joined) -> Response<Body> {
+    told_before(rules, head, Body::new(rest))
 }
 
 fn told_before(rules: &Rules, head: &Head, body: Body) -> Response<Body> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderName;
-use semel_core::http::{Compare, Lookup, Members, Profile};
+use semel_core::http::{Compare, Lookup, Members, Price, Profile};
 use semel_core::identity::Pointer;
 use semel_core::{Lease, OnDoubt, Retention};
 
@@ -43,6 +43,8 @@ pub struct Rules {
     pub retention: Retention,
     /// Whether a recorded stream is replayed at the pace at which it came.
     pub keeps_pace: bool,
+    /// What its answers cost, for counting what is saved.
+    pub price: Option<Price>,
     /// What is bounded.
     pub limits: Limits,
 }
@@ -64,6 +66,7 @@ impl Default for Rules {
             lease: Lease::DEFAULT,
             retention: Retention::DEFAULT,
             keeps_pace: false,
+            price: None,
             limits: Limits::default(),
         }
     }

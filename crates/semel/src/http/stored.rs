@@ -1,19 +1,18 @@
-//! How an answer is stored: a line with its status and headers, then its body as it came.
-//!
-//! ```text
-//! {"status":201,"headers":[["content-type","application/json"]]}
-//! {"id":42}
-//! ```
+//! How an answer is stored: a line with its status and headers, then its body as it came (see
+//! [`answer_view`](crate::answer_view)).
 //!
 //! The body follows as it is, so that it can be stored while it arrives, and comes out byte for byte. One that was
 //! recorded with its pace is made of pieces, each after a line with the milliseconds since the one before it and its
 //! length; of one that was too long, only the head is kept.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use serde::{Deserialize, Serialize};
+
+pub(crate) use crate::answer_view::Form;
+use crate::answer_view::{self, Line};
 
 /// The head of an answer, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,32 +20,6 @@ pub(crate) struct Head {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) form: Form,
-}
-
-/// How the body is stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Form {
-    /// As it came.
-    #[default]
-    Plain,
-    /// In pieces, with their pace.
-    Paced,
-    /// Not at all: it was too long.
-    Left,
-}
-
-#[derive(Deserialize, Serialize)]
-struct Written {
-    status: u16,
-    headers: Vec<(String, String)>,
-    #[serde(default, skip_serializing_if = "is_plain")]
-    body: Form,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_plain(form: &Form) -> bool {
-    *form == Form::Plain
 }
 
 /// Headers that belong to one connection, to one reading of a clock, or to the one who asked first.
@@ -98,7 +71,7 @@ impl Head {
     /// Writes it as the line before the body.
     pub(crate) fn line(&self) -> Vec<u8> {
         let headers = self.headers.iter();
-        let written = Written {
+        let written = Line {
             status: self.status.as_u16(),
             // Any bytes are a text of as many characters.
             headers: headers
@@ -116,8 +89,7 @@ impl Head {
 
     /// Reads what was stored: the head, and where the body begins.
     pub(crate) fn read(stored: &[u8]) -> Option<(Self, usize)> {
-        let end = stored.iter().position(|byte| *byte == b'\n')?;
-        let written: Written = serde_json::from_slice(&stored[..end]).ok()?;
+        let (written, start) = Line::read(stored)?;
         let headers = written.headers.into_iter().map(|(name, value)| {
             let bytes: Option<Vec<u8>> = value.chars().map(|c| u8::try_from(c).ok()).collect();
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
@@ -128,7 +100,14 @@ impl Head {
             headers: headers.collect::<Option<_>>()?,
             form: written.body,
         };
-        Some((head, end + 1))
+        Some((head, start))
+    }
+}
+
+impl Head {
+    /// Returns a body as it came, from what is stored of it behind the head; `None` where it is not kept or not whole.
+    pub(crate) fn body<'a>(&self, stored: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        answer_view::body_of(self.form, stored)
     }
 }
 
@@ -147,22 +126,13 @@ impl Piece {
     }
 
     /// Reads all pieces of a body; `None` where they are not whole.
-    pub(crate) fn read_all(mut stored: Bytes) -> Option<Vec<Self>> {
-        let mut pieces = Vec::new();
-        while !stored.is_empty() {
-            let end = stored.iter().position(|byte| *byte == b'\n')?;
-            let line = stored.split_to(end + 1);
-            let (after, length) = std::str::from_utf8(&line[..end]).ok()?.split_once(' ')?;
-            let length: usize = length.parse().ok()?;
-            if length > stored.len() {
-                return None;
-            }
-            pieces.push(Self {
-                after: Duration::from_millis(after.parse().ok()?),
-                bytes: stored.split_to(length),
-            });
-        }
-        Some(pieces)
+    pub(crate) fn read_all(stored: &Bytes) -> Option<Vec<Self>> {
+        let pieces = answer_view::pieces(stored)?.into_iter();
+        let pieces = pieces.map(|(after, place)| Self {
+            after,
+            bytes: stored.slice(place),
+        });
+        Some(pieces.collect())
     }
 }
 
@@ -206,7 +176,7 @@ mod tests {
             stored.extend_from_slice(line.as_bytes());
             stored.extend_from_slice(bytes.as_bytes());
         }
-        let read = Piece::read_all(stored.clone().into()).unwrap();
+        let read = Piece::read_all(&stored.clone().into()).unwrap();
         let read: Vec<_> = read
             .iter()
             .map(|piece| (piece.after.as_millis(), &piece.bytes[..]))
@@ -216,7 +186,7 @@ mod tests {
             pieces.map(|(after, bytes)| (after.into(), bytes.as_bytes()))
         );
         stored.pop();
-        assert_eq!(Piece::read_all(stored.into()), None);
+        assert_eq!(Piece::read_all(&stored.into()), None);
     }
 
     #[test]

@@ -247,6 +247,10 @@ impl Gateway {
             .on_doubt(policy.on_doubt(call.class))
             .door(Label::new(Door::Mcp.as_str()).expect("it is a word"))
             .wait(self.about.wait);
+        let tool = format!("{}/{}", call.served.name, call.ask.name.as_str());
+        if let Ok(tool) = Label::new(tool.trim_start_matches('/')) {
+            request = request.behind(tool);
+        }
         if let Some(principal) = &call.asked.principal
             && let Ok(principal) = Label::new(principal)
         {

@@ -33,7 +33,7 @@ fn notes(world: &World) -> Vec<PathBuf> {
     };
     let paths = entries.map(|entry| entry.expect("it lists").path());
     paths
-        .filter(|path| path.file_name().is_none_or(|name| name != "replays"))
+        .filter(|path| path.file_name().is_none_or(|name| name != "saved"))
         .collect()
 }
 

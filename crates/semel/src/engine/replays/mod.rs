@@ -1,0 +1,132 @@
+//! How often an answer was given again, and what that saved.
+//!
+//! A replay writes nothing to the ledger, so it is counted beside it, in a small [file]: added up in memory, and
+//! put there now and then without a sync. A crash may lose some counts, never an answer.
+
+mod file;
+mod sums;
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use semel_core::VerdictKind;
+use semel_core::ledger::{AttemptKind, Operation, Record};
+
+use self::sums::Sums;
+pub use self::sums::{Replayed, Saved, Saver};
+use super::Engine;
+
+/// What was counted here.
+#[derive(Debug, Default)]
+pub(super) struct Replays(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    /// Since the last time that it was put into the file.
+    waiting: Sums,
+    /// Since the process began.
+    all: Sums,
+}
+
+impl Replays {
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, by: &Saver, saved: &Saved) {
+        let mut counted = self.counted();
+        counted.waiting.add(by, saved);
+        counted.all.add(by, saved);
+    }
+
+    /// Puts the counts into the file; what cannot be put there is counted again the next time.
+    pub(super) fn keep(&self, directory: Option<PathBuf>) {
+        let waiting = std::mem::take(&mut self.counted().waiting);
+        if waiting.is_empty() {
+            return;
+        }
+        let kept = directory.is_some_and(|directory| file::add(&directory, &waiting).is_ok());
+        if !kept {
+            self.counted().waiting.add_all(&waiting);
+        }
+    }
+}
+
+impl Engine {
+    /// Returns what was saved by answers of this store that were given again on this machine, as far as known.
+    #[must_use]
+    pub fn replayed(&self) -> Replayed {
+        match self.inner.ledger.store.notes() {
+            Some(directory) => {
+                self.inner.replays.keep(Some(directory.clone()));
+                file::read(&directory).into()
+            }
+            None => self.replayed_here(),
+        }
+    }
+
+    /// Returns what was saved by answers that this process gave again.
+    #[must_use]
+    pub fn replayed_here(&self) -> Replayed {
+        self.inner.replays.counted().all.clone().into()
+    }
+
+    /// Counts an answer that was given again by a door that counts itself.
+    pub(crate) fn count_saved(&self, by: &Saver, saved: &Saved) {
+        self.inner.replays.add(by, saved);
+    }
+}
+
+/// Returns how long the attempt took whose answer stands. Where somebody looked it up or decided it, nobody knows.
+pub(crate) fn took(record: &Record) -> Duration {
+    let attempts = record.operation().map(|it: &Operation| it.attempts.iter());
+    let mut done = attempts.into_iter().flatten().rev().filter(|attempt| {
+        attempt.kind == AttemptKind::Act && attempt.verdict == Some(VerdictKind::Done)
+    });
+    let took = done
+        .next()
+        .and_then(|attempt| Some(attempt.ended_at?.since(attempt.started_at)));
+    took.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::Label;
+
+    use super::*;
+
+    fn run() -> Saver {
+        Saver::new(Label::new("run").expect("a word"), None)
+    }
+
+    fn once(millis: u64) -> Saved {
+        Saved::call(Duration::from_millis(millis), None)
+    }
+
+    #[test]
+    fn counts_of_several_processes_add_up() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("notes");
+        for _ in 0..3 {
+            let replays = Replays::default();
+            replays.add(&run(), &once(2));
+            replays.add(&run(), &once(3));
+            replays.keep(Some(path.clone()));
+            replays.keep(Some(path.clone()));
+        }
+        let read = Replayed::from(file::read(&path));
+        assert_eq!((read.all.calls, read.all.time.as_millis()), (6, 15));
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_kept_later() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let replays = Replays::default();
+        replays.add(&run(), &once(1));
+        replays.keep(Some(PathBuf::from("/proc/nowhere")));
+        replays.keep(Some(directory.path().to_path_buf()));
+        let read = Replayed::from(file::read(directory.path()));
+        assert_eq!(read.all.calls, 1);
+    }
+}
