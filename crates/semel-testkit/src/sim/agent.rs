@@ -222,7 +222,7 @@ impl Agent {
     /// Two callers in one process ask for the same thing at the same time, or only one does.
     async fn perform_once_or_twice(&self, call: Call, twice: bool) -> Next {
         if !twice {
-            return self.perform(call).await;
+            return Box::pin(self.perform(call)).await;
         }
         self.saw(Seen::Did("called twice at once"));
         let (one, other) = tokio::join!(self.perform(call), self.perform(call));
