@@ -222,6 +222,8 @@ impl Carrying {
             ..
         } = self;
         let rules = &inner.rules;
+        let left = body.size_hint().exact();
+        let left = left.map(|rest| rest + first.len() as u64);
         let media = parts.headers.get(header::CONTENT_TYPE);
         let last = LastEvent::of(media.and_then(|media| media.to_str().ok()));
         let (ok, did) = (parts.status.is_success(), effect_of(&self.method, &parts));
@@ -240,6 +242,7 @@ impl Carrying {
         );
         let mut follower = Follower {
             live: &live,
+            left,
             last,
             held: Vec::new(),
             trailers: None,
@@ -273,9 +276,11 @@ impl Carrying {
 /// Follows an answer that streams.
 struct Follower<'a> {
     live: &'a Live,
+    /// How much is still to come, where that is known: then the last byte is the end, and nothing follows it.
+    left: Option<u64>,
     /// Looks for the last event, where there may be one.
     last: Option<LastEvent>,
-    /// What is held up from the last event on: whoever reads that takes it for the end.
+    /// What is held up from the last event or the last byte on: whoever reads that takes it for the end.
     held: Vec<Bytes>,
     trailers: Option<HeaderMap>,
 }
@@ -312,8 +317,11 @@ impl Follower<'_> {
     }
 
     async fn pass(&mut self, piece: Bytes) {
+        self.left = self
+            .left
+            .map(|left| left.saturating_sub(piece.len() as u64));
         let is_last = self.last.as_mut().is_some_and(|last| last.is_in(&piece));
-        if is_last || !self.held.is_empty() {
+        if is_last || self.left == Some(0) || !self.held.is_empty() {
             self.held.push(piece);
         } else {
             self.live.add(piece).await;
