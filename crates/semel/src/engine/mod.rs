@@ -214,6 +214,11 @@ impl Builder {
             let sweeper = sweep::run(Arc::downgrade(&inner), pause);
             tasks.push(tokio::spawn(sweeper).abort_handle());
         }
+        if self.sweep_every.is_some() {
+            let news = Arc::clone(&inner.replays.news);
+            let counting = replays::run(Arc::downgrade(&inner), news);
+            tasks.push(tokio::spawn(counting).abort_handle());
+        }
         inner.background.get_or_init(|| Background(tasks));
         Ok(Engine { inner })
     }

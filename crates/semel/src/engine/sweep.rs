@@ -116,7 +116,6 @@ impl Inner {
     /// Puts in order what lies beside the store on this machine.
     fn tidy_notes(&self) {
         if let Some(directory) = self.ledger.store.notes() {
-            self.replays.keep(Some(directory.clone()));
             crate::hold::tidy(&directory, std::time::SystemTime::now());
         }
     }

@@ -7,19 +7,38 @@ mod file;
 mod sums;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use semel_core::VerdictKind;
 use semel_core::ledger::{AttemptKind, Operation, Record};
+use tokio::sync::Notify;
 
 use self::sums::Sums;
 pub use self::sums::{Replayed, Saved, Saver};
-use super::Engine;
+use super::{Engine, Inner};
+
+/// How long the counts of a process that lives on gather before they are put into the file: soon enough for whoever
+/// looks what was just saved.
+const GATHERING: Duration = Duration::from_secs(1);
+
+/// Puts the counts into the file whenever there are some, until the engine is gone. While there are none, nothing wakes it.
+pub(super) async fn run(inner: Weak<Inner>, counted: Arc<Notify>) {
+    loop {
+        counted.notified().await;
+        tokio::time::sleep(GATHERING).await;
+        let Some(inner) = inner.upgrade() else { return };
+        inner.replays.keep(inner.ledger.store.notes());
+    }
+}
 
 /// What was counted here.
 #[derive(Debug, Default)]
-pub(super) struct Replays(Mutex<Counted>);
+pub(super) struct Replays {
+    counted: Mutex<Counted>,
+    /// Something was counted.
+    pub(super) news: Arc<Notify>,
+}
 
 #[derive(Debug, Default)]
 struct Counted {
@@ -31,13 +50,15 @@ struct Counted {
 
 impl Replays {
     fn counted(&self) -> MutexGuard<'_, Counted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn add(&self, by: &Saver, saved: &Saved) {
         let mut counted = self.counted();
         counted.waiting.add(by, saved);
         counted.all.add(by, saved);
+        drop(counted);
+        self.news.notify_one();
     }
 
     /// Puts the counts into the file; what cannot be put there is counted again the next time.
