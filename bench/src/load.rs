@@ -62,9 +62,9 @@ struct Control {
 
 impl Control {
     /// Counts an answer, if it is measured.
-    fn count(&self, latency: &mut Histogram, began: Instant) {
+    fn count(&self, latency: &mut Histogram, took: Duration) {
         if self.measuring.load(Ordering::Relaxed) {
-            latency.record(began.elapsed());
+            latency.record(took);
             // Written once only: the callers' threads share it.
             if !self.counted() {
                 self.counted.store(true, Ordering::Relaxed);
@@ -193,9 +193,8 @@ async fn cycle<C: Cycles>(contender: &C, keys: &Keys, control: &Control) -> Resu
     while !control.stopped() {
         let number = keys.take();
         let (key, result) = (keys.key(number), keys.result(number));
-        let began = Instant::now();
-        contender.cycle(key, result).await?;
-        control.count(&mut latency, began);
+        let took = contender.timed(key, result).await?;
+        control.count(&mut latency, took);
     }
     Ok(latency)
 }
@@ -215,7 +214,7 @@ async fn replay<C: Contender>(
             let key = keys.key(number);
             let began = Instant::now();
             let found = contender.replay(key).await?;
-            control.count(&mut latency, began);
+            control.count(&mut latency, began.elapsed());
             if number.is_multiple_of(CHECKED_EVERY) {
                 let stored = keys.result(number);
                 ensure!(found.as_ref() == stored, "a replay gave another result");

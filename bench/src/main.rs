@@ -5,14 +5,17 @@ mod curve;
 mod disk;
 mod engines;
 mod histogram;
+mod http;
 mod keys;
 mod load;
 mod machine;
 mod mcp;
 mod postgres;
 mod progress;
+mod proxy;
 mod report;
 mod run;
+mod running;
 mod serve;
 
 use std::io::{self, Write};
@@ -58,9 +61,15 @@ enum Command {
     /// Measures calls of tools through the MCP gateway beside the server itself and plain proxies
     #[command(after_help = MCP_EXAMPLES)]
     Mcp(McpArguments),
+    /// Measures requests through the proxy beside nginx and the upstream itself
+    #[command(after_help = PROXY_EXAMPLES)]
+    Proxy(ProxyArguments),
     /// Is the server that `mcp` measures calls to
     #[command(name = mcp::fixture::COMMAND, hide = true)]
     Fixture,
+    /// Is the server that `proxy` measures requests to
+    #[command(name = proxy::upstream::COMMAND, hide = true)]
+    Upstream,
     /// Is a node that `postgres` measures
     #[command(name = postgres::node::COMMAND, hide = true)]
     Node { url: String },
@@ -115,6 +124,54 @@ cost on this disk, `engine` what the ledger makes of them.
 Examples:
   cargo build --release && cargo run --release -p semel-bench -- mcp
   cargo run --release -p semel-bench -- mcp --only direct,read,effect --callers 1 --seconds 10";
+
+const PROXY_EXAMPLES: &str = "\
+The upstream is a small server that answers at once, a process of its own; nginx stands before it as a plain
+reverse proxy with connections that are kept, and `semel proxy` with its ledger on SQLite. Keys and bodies
+are like no others, but those of `semel-replay`, which were answered before. `serve` is a begin and a settle
+at `semel serve`. Of a stream, the time to its first event counts, and of `claim` one durable commit by the
+engine. Each figure is the median of the rounds; in each round the ways take turns.
+
+Examples:
+  cargo build --release && cargo run --release -p semel-bench -- proxy
+  cargo run --release -p semel-bench -- proxy --only nginx-get,semel-get --callers 1 --seconds 10
+  cargo run --release -p semel-bench -- proxy --json --nginx /opt/nginx/sbin/nginx";
+
+#[derive(Debug, Args)]
+struct ProxyArguments {
+    /// Prints JSON for programs instead of tables for people
+    #[arg(long)]
+    json: bool,
+
+    /// Works in a new directory here, on a real disk [default: beside this program]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+
+    /// The program to measure [default: `semel` beside this one]
+    #[arg(long, value_name = "PATH")]
+    semel: Option<PathBuf>,
+
+    /// The nginx to measure beside [default: where Debian has it]
+    #[arg(long, value_name = "PATH")]
+    nginx: Option<PathBuf>,
+
+    /// Measures requests for this long each time, after a quarter of it to warm up
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = seconds)]
+    seconds: Duration,
+
+    /// Takes the median of this many rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+
+    /// Measures with these numbers of connections
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64",
+          value_parser = clap::value_parser!(u32).range(1..=proxy::processes::CALLERS_MAX))]
+    callers: Vec<u32>,
+
+    /// Measures only these ways
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<proxy::Way>,
+}
 
 #[derive(Debug, Args)]
 struct McpArguments {
@@ -306,7 +363,9 @@ fn main() -> ExitCode {
         Command::Postgres(postgres) => measure_postgres(&postgres),
         Command::Serve(serve) => measure_serve(&serve),
         Command::Mcp(mcp) => measure_mcp(&mcp),
+        Command::Proxy(proxy) => measure_proxy(&proxy),
         Command::Fixture => mcp::fixture::serve(),
+        Command::Upstream => proxy::upstream::serve(),
         Command::Node { url } => postgres::node::serve(&url).map(|()| String::new()),
     };
     match measured.and_then(|text| print(&text)) {
@@ -388,6 +447,34 @@ fn measure_run(arguments: &RunArguments) -> Result<String> {
         format!("{:#}\n", figures.json())
     } else {
         figures.table(&watch.others())
+    })
+}
+
+fn measure_proxy(arguments: &ProxyArguments) -> Result<String> {
+    let scratch = disk::Scratch::make(arguments.dir.as_deref())?;
+    let watch = machine::Watch::start();
+    let ways = proxy::chosen(&arguments.only);
+    let nginx = match ways.iter().any(|way| way.needs_nginx()) {
+        true => Some(proxy::processes::Nginx::find(arguments.nginx.as_deref())?),
+        false => None,
+    };
+    let version = nginx
+        .as_ref()
+        .map_or_else(String::new, |nginx| format!("nginx {}; ", nginx.version));
+    let plan = proxy::Plan {
+        semel: program(arguments.semel.as_ref())?,
+        nginx,
+        seconds: arguments.seconds,
+        rounds: arguments.rounds,
+        callers: arguments.callers.clone(),
+        ways,
+    };
+    let rows = proxy::run(&scratch, &plan)?;
+    Ok(if arguments.json {
+        report::proxy::json(&rows)
+    } else {
+        let (others, path) = (watch.others(), scratch.path().display());
+        report::proxy::table(&rows, &format!("{version}{others}, in {path}"))
     })
 }
 

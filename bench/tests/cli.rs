@@ -202,6 +202,48 @@ fn a_missing_gateway_is_an_error_with_its_name() {
 }
 
 #[test]
+fn proxy_prints_one_row_per_way_and_number_of_connections() {
+    let directory = env!("CARGO_TARGET_TMPDIR");
+    let short = ["--json", "--seconds", "0.05", "--rounds", "1"];
+    let some = ["--callers", "1,4", "--only", "stream,post,get,claim"];
+    let output = on_disk("proxy", directory, &[&short[..], &some].concat());
+    let parsed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = parsed["rows"].as_array().unwrap();
+    let names: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["way"].as_str().unwrap(),
+                row["connections"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let ways = ["claim", "get", "post", "stream"];
+    let expected = [1, 4].map(|connections| ways.map(|way| (way, connections)));
+    assert_eq!(names, expected.concat());
+    for row in rows {
+        for figure in ["requests_per_s", "p50_us", "p99_us"] {
+            assert!(row[figure].as_f64().unwrap() > 0.0, "{figure} of {row}");
+        }
+    }
+}
+
+#[test]
+fn what_the_proxy_is_measured_with_is_named_where_it_is_missing() {
+    for (option, missing, way) in [
+        ("--nginx", "/nowhere/nginx", "nginx-get"),
+        ("--semel", "/nowhere/semel", "semel-get"),
+        ("--semel", "/nowhere/semel", "serve"),
+    ] {
+        let output = bench(&["proxy", option, missing, "--only", way]);
+        assert_eq!(output.status.code(), Some(1));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(missing), "{errors}");
+        assert!(errors.contains("hint:"), "{errors}");
+    }
+}
+
+#[test]
 fn wrong_command_lines_exit_64() {
     for wrong in [
         ["core", "--callers", "0"],
@@ -212,6 +254,8 @@ fn wrong_command_lines_exit_64() {
         ["postgres", "--callers", "281"],
         ["mcp", "--callers", "257"],
         ["mcp", "--only", "raw-table"],
+        ["proxy", "--callers", "257"],
+        ["proxy", "--only", "apache-get"],
         ["cores", "--json", "--json"],
     ] {
         let output = bench(&wrong);

@@ -6,7 +6,7 @@ mod semel;
 
 use std::future::Future;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -20,6 +20,15 @@ use crate::keys::Key;
 pub(crate) trait Cycles: Sized + Send + Sync + 'static {
     /// Claims a key that nobody has claimed and then settles it; each is durable when it returns.
     fn cycle(&self, key: Key, result: Vec<u8>) -> impl Future<Output = Result<()>> + Send;
+
+    /// Does the same, and returns how long the part of it took that counts: all of it.
+    fn timed(&self, key: Key, result: Vec<u8>) -> impl Future<Output = Result<Duration>> + Send {
+        async move {
+            let began = Instant::now();
+            self.cycle(key, result).await?;
+            Ok(began.elapsed())
+        }
+    }
 }
 
 /// Remembers what was done.

@@ -22,7 +22,7 @@ impl Semel {
         Ok(Self { engine })
     }
 
-    async fn begin(&self, key: &Key) -> Result<Admission> {
+    pub(crate) async fn begin(&self, key: &Key) -> Result<Admission> {
         let key = std::str::from_utf8(key).context("keys are hexadecimal digits")?;
         let request = Request::new("bench", semel::Key::new(key)?);
         Ok(self.engine.begin(request).await?)

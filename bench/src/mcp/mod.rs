@@ -16,7 +16,6 @@ use clap::ValueEnum;
 
 use self::http::Session;
 use self::proxies::Proxies;
-use self::running::Running;
 use self::stdio::Talk;
 use self::wire::{ACT, Calls, LOOK};
 use crate::core::{WARM_UP, median};
@@ -26,6 +25,7 @@ use crate::keys::Keys;
 use crate::load::{self, Load, Measured};
 use crate::machine::Watch;
 use crate::progress::say;
+use crate::running::Running;
 
 /// What to measure.
 #[derive(Debug)]

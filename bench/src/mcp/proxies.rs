@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::running::{self, Running};
+use super::running;
+use crate::running::Running;
 
 /// What installs them, beside the sources of this program.
 const SETUP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/proxies/setup");

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::running::Running;
 use super::wire::{self, Calls};
 use crate::histogram::Histogram;
 use crate::keys::Keys;
 use crate::load::Measured;
+use crate::running::Running;
 use crate::serve::process::cannot_start;
 
 /// The most calls in flight. A call has fewer than 256 bytes and a pipe holds 64 KiB, so that writing them

@@ -1,42 +1,26 @@
 //! The ledger over HTTP, as a contender: single calls, or arrays of them.
 
-use std::sync::{Mutex, PoisonError};
-
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::client::Connection;
 use crate::engines::{Contender, Cycles};
+use crate::http::{Connection, Connections};
 use crate::keys::Key;
 
 /// Callers over HTTP.
 #[derive(Debug)]
 pub(crate) struct Http {
-    address: String,
+    connections: Connections,
     /// How many calls go in one request; one goes by itself.
     together: usize,
-    idle: Mutex<Vec<Connection>>,
 }
 
 impl Http {
     pub(crate) const fn new(address: String, together: usize) -> Self {
         Self {
-            address,
+            connections: Connections::new(address),
             together,
-            idle: Mutex::new(vec![]),
         }
-    }
-
-    async fn connection(&self) -> Result<Connection> {
-        let idle = self.lock().pop();
-        match idle {
-            Some(connection) => Ok(connection),
-            None => Connection::open(&self.address).await,
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the body of a request: one call, or an array of calls about keys of one family.
@@ -65,14 +49,15 @@ impl Http {
 
     async fn begin(&self, connection: &mut Connection, key: Key) -> Result<Vec<Value>> {
         let call = |key: &str| format!(r#"{{"key":"{key}","name":"bench","attempt_id":"{key}"}}"#);
-        let body = connection.post("/v1/begin", &self.body(key, call)?).await?;
-        self.answers(&body)
+        let body = self.body(key, call)?;
+        let answer = connection.post("/v1/begin", "", &body).await?;
+        self.answers(&answer.body)
     }
 }
 
 impl Cycles for Http {
     async fn cycle(&self, key: Key, result: Vec<u8>) -> Result<()> {
-        let mut connection = self.connection().await?;
+        let mut connection = self.connections.take().await?;
         for granted in self.begin(&mut connection, key).await? {
             ensure!(
                 granted["decision"] == "execute",
@@ -85,16 +70,15 @@ impl Cycles for Http {
                 r#"{{"key":"{key}","attempt_id":"{key}","fence":1,"verdict":"done","effect":"created","data":{data}}}"#
             )
         };
-        let body = connection
-            .post("/v1/settle", &self.body(key, settle)?)
-            .await?;
-        for settled in self.answers(&body)? {
+        let body = self.body(key, settle)?;
+        let answer = connection.post("/v1/settle", "", &body).await?;
+        for settled in self.answers(&answer.body)? {
             ensure!(
                 settled["state"] == "succeeded",
                 "a report was answered with {settled}"
             );
         }
-        self.lock().push(connection);
+        self.connections.put(connection);
         Ok(())
     }
 }
@@ -103,9 +87,9 @@ impl Contender for Http {
     type Found = Vec<u8>;
 
     async fn replay(&self, key: Key) -> Result<Vec<u8>> {
-        let mut connection = self.connection().await?;
+        let mut connection = self.connections.take().await?;
         let answers = self.begin(&mut connection, key).await?;
-        self.lock().push(connection);
+        self.connections.put(connection);
         let first = answers.into_iter().next().context("nothing was answered")?;
         ensure!(
             first["decision"] == "replay",

@@ -1,7 +1,6 @@
 //! The ledger over HTTP beside the engine in the same process, on the same store, taking turns.
 
-mod client;
-mod contender;
+pub(crate) mod contender;
 pub(crate) mod process;
 
 use std::path::PathBuf;
