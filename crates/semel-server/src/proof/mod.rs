@@ -9,8 +9,8 @@
 //! [`turns`] has the rules for connections that answer in turn (HTTP/1), [`streams`] those for many answers at once
 //! (HTTP/2). A request that was let in and has no answer yet is [watched](callers), too.
 //!
-//! [`Proofs::look`] looks at all connections whose answers wait for their proof: whoever judges a call does that
-//! first. Between calls a task looks, less and less often.
+//! Whoever judges a call looks first at the connections whose answers to the same wait for their proof
+//! ([`Proofs::settle`]). Between calls a task looks at all of them, less and less often.
 
 mod body;
 mod callers;
@@ -144,7 +144,7 @@ impl Proofs {
         let deadline = Instant::now() + PROOF_WAIT;
         let mut pause = LOOK_FIRST;
         self.callers.look(about);
-        self.look();
+        // The others have no say in it: looking at each of them would make a call the dearer the more there are.
         let mut given: Vec<_> = {
             let waiting = locked(&self.waiting);
             let connections = waiting.connections.iter().filter_map(Weak::upgrade);
@@ -153,9 +153,7 @@ impl Proofs {
                 .filter(|(calls, _)| !calls.is_empty())
                 .collect()
         };
-        while !given.is_empty() && Instant::now() < deadline {
-            sleep(pause).await;
-            pause = (pause * 2).min(PROOF_LOOK);
+        loop {
             given.retain(|(calls, connection)| {
                 let can_be_proved = connection.look() == Proved::NotYet;
                 let still = connection.given(about);
@@ -163,6 +161,11 @@ impl Proofs {
                     |call: &Arc<dyn Witness>| still.iter().any(|it| Arc::ptr_eq(it, call));
                 can_be_proved && calls.iter().any(is_there)
             });
+            if given.is_empty() || Instant::now() >= deadline {
+                return;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PROOF_LOOK);
         }
     }
 
