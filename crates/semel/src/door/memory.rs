@@ -40,6 +40,8 @@ pub(super) struct Memory {
 struct Held {
     subject: Subject,
     kin: Kin,
+    /// Whether identical calls may be judged by its mark; nobody is by that of one with a key.
+    has_kin: bool,
     callers: Callers,
     /// When one of them last moved.
     at: Timestamp,
@@ -59,6 +61,7 @@ pub(super) struct Entry<'a> {
     pub(super) key: &'a Key,
     pub(super) subject: Subject,
     pub(super) kin: Kin,
+    pub(super) has_kin: bool,
     /// The mark that is stored; `None` where one may be on its way, or another process may have stored one.
     pub(super) stored: Option<Delivery>,
     /// The ledger key that the call's id would have of its own.
@@ -85,13 +88,15 @@ impl Default for Memory {
 impl Held {
     /// Returns the mark that is to be stored.
     ///
-    /// Of a caller that waits nothing is known yet, and a stored mark that is no proof says as much.
+    /// Of a caller that waits nothing is known yet, and a stored mark that is no proof says as much. Where nobody is
+    /// judged by the mark, what is known in the end is soon enough: a replay is then no commit.
     fn due(&self) -> Option<Delivery> {
         let mark = self.callers.mark()?;
-        let says_as_much = mark == Delivery::Unknown
-            && self.callers.is_waiting()
-            && self.stored == Some(Delivery::Undelivered);
-        (Some(mark) != self.stored && !says_as_much).then_some(mark)
+        let is_waiting = self.callers.is_waiting();
+        let says_as_much =
+            mark == Delivery::Unknown && is_waiting && self.stored == Some(Delivery::Undelivered);
+        let can_wait = is_waiting && !self.has_kin;
+        (Some(mark) != self.stored && !says_as_much && !can_wait).then_some(mark)
     }
 }
 
@@ -108,6 +113,7 @@ impl Memory {
         let held = self.held.entry(hash).or_insert_with(|| Held {
             subject: entry.subject,
             kin: entry.kin,
+            has_kin: entry.has_kin,
             callers: Callers::default(),
             at: now,
             stored: entry.stored,

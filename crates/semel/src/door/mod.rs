@@ -310,6 +310,7 @@ impl Doorway {
             key,
             subject: Subject::new(asked.namespace, key),
             kin: asked.kin,
+            has_kin: asked.has_kin(),
             stored: match relation {
                 Relation::First | Relation::IntendedRepeat => Some(Delivery::Unknown),
                 Relation::Retry | Relation::Joined | Relation::Challenged => None,

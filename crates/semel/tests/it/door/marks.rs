@@ -151,3 +151,36 @@ async fn a_retry_by_its_id_does_not_hide_what_was_delivered() {
     let (retry, _ticket) = replay(&start(&bed).await, &call()).await;
     assert_eq!((retry.key, retry.relation), (first.key, Relation::Retry));
 }
+
+/// Nobody is judged by it, so it is not taken back for as long as the next answer is on its way.
+#[tokio::test]
+async fn a_replay_by_its_key_writes_nothing_unless_it_is_lost() {
+    let door = start(&sqlite()).await;
+    let keyed = Call {
+        explicit: Some(text("order-7")),
+        ..call()
+    };
+    let first = complete(&door, &keyed).await;
+    door.flush().await.expect("the marks are stored");
+    let before = record(&door, &first.key).await.version();
+    let (_, ticket) = replay(&door, &keyed).await;
+    door.flush().await.expect("the marks are stored");
+    assert_eq!(record(&door, &first.key).await.version(), before);
+    arrived(&ticket);
+    drop(ticket);
+    door.flush().await.expect("the marks are stored");
+    assert_eq!(record(&door, &first.key).await.version(), before);
+    assert_eq!(
+        stored_mark(&door, &first.key).await,
+        Some(Delivery::Delivered)
+    );
+    let (_, ticket) = replay(&door, &keyed).await;
+    ticket.see(Observation::Reset);
+    drop(ticket);
+    door.flush().await.expect("the marks are stored");
+    assert_eq!(
+        stored_mark(&door, &first.key).await,
+        Some(Delivery::Undelivered)
+    );
+    assert_eq!(door.held(), 0);
+}
