@@ -204,8 +204,17 @@ fn token(text: &[u8]) -> &[u8] {
 /// Passes over a byte sequence whose first colon was taken.
 fn bytes(text: &[u8]) -> Option<&[u8]> {
     let end = text.iter().position(|byte| *byte == b':')?;
-    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-    text[..end].iter().all(is_base64).then(|| &text[end + 1..])
+    let padded = &text[..end];
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    let digits = padded.iter().take_while(|byte| is_digit(byte)).count();
+    let padding = &padded[digits..];
+    // Padding may be left out; a single digit is less than a byte.
+    let fits = match digits % 4 {
+        0 => padding.is_empty(),
+        1 => false,
+        two_or_three => padding.len() <= 4 - two_or_three,
+    };
+    (fits && padding.iter().all(|byte| *byte == b'=')).then(|| &text[end + 1..])
 }
 
 /// Passes over a display string: percent-encoded UTF-8 in quotes.

@@ -1,10 +1,13 @@
 //! Requests over HTTP that take effect once: what is pure about it.
 //!
 //! Which key a request has ([`key_field`]), what makes two requests the same ([`request`], [`body`]), what an
-//! upstream's answer means ([`status`]), where it is looked up whether an effect happened ([`lookup`]), how all of that is chosen together ([`profile`]),
-//! and what an answer cost ([`usage`], [`price`]).
+//! upstream's answer means ([`status`]), where it is looked up whether an effect happened ([`lookup`]), who can read an
+//! answer that was coded for another ([`coding`]), which requests are too old to be carried out ([`dated`]), how all of
+//! that is chosen together ([`profile`]), and what an answer cost ([`usage`], [`price`]).
 
 pub mod body;
+pub mod coding;
+pub mod dated;
 pub mod events;
 pub mod key_field;
 pub mod lookup;

@@ -5,7 +5,7 @@ use super::{canonical, refusal};
 use crate::canonical::Error;
 
 #[test]
-fn section_3_2_2_primitive_types() {
+fn c070_section_3_2_2_primitive_types() {
     let input = r#"{
         "numbers": [333333333.33333329, 1E30, 4.50,
                     2e-3, 0.000000000000000000000000001],
@@ -22,7 +22,7 @@ fn section_3_2_2_primitive_types() {
 }
 
 #[test]
-fn section_3_2_3_members_sort_by_utf16() {
+fn c070_section_3_2_3_members_sort_by_utf16() {
     let input = r#"{
         "\u20ac": "Euro Sign",
         "\r": "Carriage Return",
@@ -44,7 +44,7 @@ fn section_3_2_3_members_sort_by_utf16() {
 }
 
 #[test]
-fn section_3_2_4_bytes() {
+fn c070_section_3_2_4_bytes() {
     let input = r#"{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],
         "string":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/","literals":[null,true,false]}"#;
     let expected = "\
@@ -90,7 +90,7 @@ const APPENDIX_B: [(u64, &str); 24] = [
 ];
 
 #[test]
-fn appendix_b_numbers() {
+fn c070_appendix_b_numbers() {
     for (bits, expected) in APPENDIX_B {
         let double = f64::from_bits(bits);
         // The shortest digits of the double, with an exponent and without.
@@ -108,7 +108,7 @@ fn appendix_b_numbers() {
 }
 
 #[test]
-fn suite_arrays() {
+fn c070_suite_arrays() {
     let input = r#"[
       56,
       {
@@ -121,7 +121,7 @@ fn suite_arrays() {
 }
 
 #[test]
-fn suite_french() {
+fn c070_suite_french() {
     let input = "{
       \"peach\": \"This sorting order\",
       \"p\u{e9}ch\u{e9}\": \"is wrong according to French\",
@@ -138,7 +138,7 @@ fn suite_french() {
 }
 
 #[test]
-fn suite_structures() {
+fn c070_suite_structures() {
     let input = r#"{
       "1": {"f": {"f": "hi","F": 5} ,"\n": 56.0},
       "10": { },
@@ -155,7 +155,7 @@ fn suite_structures() {
 }
 
 #[test]
-fn suite_unicode_is_not_normalised() {
+fn c070_suite_unicode_is_not_normalised() {
     let decomposed = r#"{"Unnormalized Unicode":"A\u030a"}"#;
     let composed = r#"{"Unnormalized Unicode":"\u00c5"}"#;
     assert_eq!(
@@ -166,7 +166,7 @@ fn suite_unicode_is_not_normalised() {
 }
 
 #[test]
-fn suite_values() {
+fn c070_suite_values() {
     let input = r#"{
       "numbers": [1E30, 4.50, 333333333.33333329, 2e-3, 0.000000000000000000000000001],
       "escaping": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
@@ -181,7 +181,7 @@ fn suite_values() {
 }
 
 #[test]
-fn suite_weird() {
+fn c070_suite_weird() {
     let input = r#"{
       "\u20ac": "Euro Sign",
       "\r": "Carriage Return",
