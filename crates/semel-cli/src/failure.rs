@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     /// All codes that users can meet.
-    const CODES: [&str; 18] = [
+    const CODES: [&str; 19] = [
         "in_flight",
         "breaker_open",
         "in_doubt",
@@ -119,6 +119,7 @@ mod tests {
         "rate_limited",
         "not_sent",
         "lost",
+        "not_acceptable",
         "store_unavailable",
         "internal",
     ];

@@ -43,11 +43,19 @@ pub(crate) struct Line {
     pub(crate) headers: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "is_plain")]
     pub(crate) body: Form,
+    /// Whether the upstream coded it in a way that nobody asked for.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) forced: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_plain(form: &Form) -> bool {
     *form == Form::Plain
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Line {

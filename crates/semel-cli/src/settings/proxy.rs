@@ -33,6 +33,7 @@ const MEMBERS: [&str; 27] = [
     "profile",
     "keyless",
     "key_headers",
+    "dated_keys",
     "credentials",
     "derive_headers",
     "derive_members",
@@ -94,6 +95,7 @@ struct WrittenRoute {
     profile: Option<String>,
     keyless: Option<String>,
     key_headers: Option<Vec<String>>,
+    dated_keys: bool,
     credentials: Option<Vec<String>>,
     derive_headers: Vec<String>,
     derive_members: Vec<String>,
@@ -327,6 +329,7 @@ impl WrittenRoute {
                 Some(names) => headers("key_headers", names)?,
                 None => ordinary.key_headers,
             },
+            dated_keys: self.dated_keys,
             keyless: match &self.keyless {
                 Some(word) => keyless(word)?,
                 None => ordinary.keyless,

@@ -192,6 +192,11 @@ fn c084_a_coded_answer_is_kept_as_it_is() {
         assert_eq!(header(answer, "vary"), "Accept-Encoding", "{answer:?}");
         assert_eq!(answer.body, coded);
     }
+    // Whoever cannot read it is told so, and nothing is done again.
+    let other = setup.ask(keyed("k").header("Accept-Encoding", "gzip"));
+    let said = refused(&other, 406, "not_acceptable");
+    assert_eq!(said["original_status"], 200, "{said}");
+    assert_eq!(setup.effects(), 1);
 }
 
 /// Trailers come with the answer the first time; what is refused is refused before anything is done.

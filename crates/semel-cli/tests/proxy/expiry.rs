@@ -10,7 +10,7 @@ use semel::core::clock::Reading;
 use semel::store::sqlite::SqliteStore;
 
 use crate::server::Server;
-use crate::setup::{Setup, charge, fresh, is_replay, keyed, refused};
+use crate::setup::{Setup, charge, fresh, is_replay, keyed, refused, replay_of};
 use crate::upstream::Deed;
 
 /// What a person forgets may be done again; what is in doubt is not forgotten.
@@ -121,5 +121,49 @@ fn c089_what_is_no_longer_kept_is_not_done_again_unless_the_profile_says_so() {
         );
         // A doubt is kept for ever.
         refused(&setup.ask(lost()), 409, "in_doubt");
+    }
+}
+
+#[test]
+fn c090_a_request_that_is_older_than_anything_kept_is_refused() {
+    let setup = Setup::routed(
+        "key_headers = [\"Repeatability-Request-ID\", \"Idempotency-Key\"]\ndated_keys = true",
+    );
+    let asked = |key: &str, date: &str| {
+        let asked = charge(key).header("Repeatability-Request-ID", key);
+        asked.header("Repeatability-First-Sent", date)
+    };
+    let old = "Sun, 06 Nov 1994 08:49:37 GMT";
+    refused(&setup.ask(asked("k", old)), 412, "expired");
+    refused(&setup.ask(asked("k", "yesterday")), 400, "invalid_input");
+    // Its key says that it was made in 2022.
+    let made = "017f22e2-79b0-7cc3-98c4-dc0c0c07398f";
+    refused(&setup.ask(keyed(made)), 412, "expired");
+    assert_eq!(setup.upstream.received().len(), 0);
+    assert_eq!(setup.records().len(), 0, "nothing is written for it");
+    let first = setup.ask(asked("k", "Fri, 31 Dec 9999 23:59:59 GMT"));
+    fresh(&first, 201);
+    // What is known is told, whatever it says of its age.
+    replay_of(&first, &setup.ask(asked("k", old)));
+    fresh(
+        &setup.ask(keyed("0195f3a1-79b0-4cc3-98c4-dc0c0c07398f")),
+        201,
+    );
+}
+
+#[test]
+fn c092_a_dry_run_says_how_long_answers_are_kept() {
+    for (members, kept, remembered) in [
+        ("", 30, 395),
+        ("retention = \"2d\"\nprofile = \"stripe\"", 2, 2),
+    ] {
+        let setup = Setup::routed(members);
+        let said = setup
+            .ask(keyed("k").header("Semel-Dry-Run", "?1"))
+            .expect(200);
+        let day = 24 * 60 * 60;
+        assert_eq!(said["kept_seconds"], kept * day, "{said}");
+        assert_eq!(said["remembered_seconds"], remembered * day, "{said}");
+        assert_eq!(setup.upstream.received().len(), 0);
     }
 }

@@ -11,7 +11,7 @@ const SHORT: &str = "lease = \"1s\"\nwait = \"100ms\"";
 
 /// Waits until the kernel says that a process is stopped.
 #[track_caller]
-fn wait_until_stopped(proxy: &Server) {
+pub(crate) fn wait_until_stopped(proxy: &Server) {
     wait_until("it is stopped", || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", proxy.pid()));
         let stat = stat.unwrap_or_default();

@@ -5,9 +5,12 @@
 //! makes two bodies the same) is tested in `semel-core`; here it is enough that it is used.
 
 mod bodies;
+mod clocks;
+mod conformance;
 mod crashes;
 mod direct;
 mod expiry;
+mod fences;
 mod fingerprints;
 #[expect(dead_code, reason = "the rest is for the tests of the other commands")]
 #[path = "../it/harness.rs"]

@@ -263,7 +263,7 @@ pub(crate) fn refusal(answer: &Answer, status: u16) -> Value {
         assert!(!said.is_empty(), "{text} is missing: {answer:?}");
     }
     let page = problem["type"].as_str().unwrap_or_default();
-    assert!(page.ends_with(&format!("/errors/{code}")), "{answer:?}");
+    assert_eq!(page, format!("urn:semel:error:{code}"), "{answer:?}");
     assert_eq!(
         problem["retryable"],
         RETRYABLE.contains(&code),

@@ -68,7 +68,7 @@ pub(super) async fn reference(State(server): State<Server>) -> Response {
 }
 
 /// The pages of docs/errors/, so that the server can show what its problems point at.
-const PAGES: [(&str, &str); 18] = [
+const PAGES: [(&str, &str); 19] = [
     (
         "breaker_open",
         include_str!("../../../../docs/errors/breaker_open.md"),
@@ -108,6 +108,10 @@ const PAGES: [(&str, &str); 18] = [
         include_str!("../../../../docs/errors/key_reused.md"),
     ),
     ("lost", include_str!("../../../../docs/errors/lost.md")),
+    (
+        "not_acceptable",
+        include_str!("../../../../docs/errors/not_acceptable.md"),
+    ),
     (
         "not_found",
         include_str!("../../../../docs/errors/not_found.md"),

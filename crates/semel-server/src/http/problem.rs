@@ -183,6 +183,12 @@ impl Problem {
         }))
     }
 
+    /// Names it without a page: the path of one leads elsewhere, as before a proxy.
+    pub(crate) fn without_page(mut self) -> Self {
+        self.0.kind = semel::http::error_type(self.0.code);
+        self
+    }
+
     /// A request that cannot be understood.
     pub(crate) fn input(detail: impl Into<String>) -> Self {
         Self::new("invalid_input", detail)

@@ -262,7 +262,7 @@ fn refuse_odd(headers: &HeaderMap, keys: &[HeaderName]) -> Result<(), Problem> {
 /// Answers with a refusal of ours.
 fn refused(problem: Problem) -> Response {
     let (code, is_retryable) = (problem.code(), problem.is_retryable());
-    let mut response = problem.into_response();
+    let mut response = problem.without_page().into_response();
     let headers = response.headers_mut();
     headers.insert(SEMEL_ERROR, HeaderValue::from_static(code));
     if !is_retryable {

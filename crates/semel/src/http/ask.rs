@@ -2,9 +2,9 @@
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use semel_core::http::{Extent, read_key};
+use semel_core::http::{Extent, dated, read_key};
 use semel_core::identity::{BusinessKey, Call, ClientText, Door, InFlight, Pointer, Scope};
-use semel_core::{Class, Key};
+use semel_core::{Class, Key, Timestamp};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -18,6 +18,9 @@ pub(super) const DRY_RUN: HeaderName = HeaderName::from_static("semel-dry-run");
 
 /// How SDKs say that a request is a retry: how many times it was tried before.
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
+
+/// How a request says when it was first sent (OASIS Repeatable Requests).
+const FIRST_SENT: HeaderName = HeaderName::from_static("repeatability-first-sent");
 
 /// How a request is treated, as its head tells.
 #[derive(Debug)]
@@ -66,6 +69,28 @@ impl Rules {
         }
         let text = found.as_deref().map(ClientText::new).transpose();
         text.map_err(|error| Refusal::invalid_key(&self.key_headers[0], &error))
+    }
+}
+
+impl Rules {
+    /// Reads when a request was first sent, where it says so; of two dates the earlier one.
+    pub(super) fn first_sent(
+        &self,
+        headers: &HeaderMap,
+        key: Option<&ClientText>,
+    ) -> Result<Option<Timestamp>, Refusal> {
+        let mut lines = headers.get_all(FIRST_SENT).iter();
+        let said = match (lines.next(), lines.next()) {
+            (None, _) => None,
+            (Some(line), None) => {
+                let date = line.to_str().ok().and_then(dated::read_date);
+                Some(date.ok_or_else(Refusal::first_sent)?)
+            }
+            (Some(_), Some(_)) => return Err(Refusal::first_sent()),
+        };
+        let key = key.filter(|_| self.dated_keys);
+        let made = key.and_then(|key| dated::made_at(key.as_str()));
+        Ok(said.into_iter().chain(made).min())
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Carrying {
     pub(super) permit: Permit,
     pub(super) course: Course,
     pub(super) method: Method,
+    /// The codings that its caller can read.
+    pub(super) accepted: Vec<HeaderValue>,
     /// Whether a key says that it is the same request: then it must not be carried out twice, even by whoever was told of
     /// a failure.
     pub(super) has_key: bool,
@@ -146,14 +148,19 @@ impl Carrying {
 
     /// Reports that there is no outcome. Returns what is to be told instead of what came, where the ledger knows better.
     async fn ended(self, without: Without, why: &str) -> Option<Told> {
-        let Self { inner, permit, .. } = self;
+        let Self {
+            inner,
+            permit,
+            accepted,
+            ..
+        } = self;
         let key = permit.key().clone();
         let ended = match without {
             Without::Effect => permit.not_done(why).await,
             Without::Knowledge => permit.unknown(why).await,
         };
         match ended {
-            Ok(receipt) => stands(&inner, &receipt),
+            Ok(receipt) => stands(&inner, &receipt, &accepted),
             Err(error) => {
                 let refusal = Refusal::unreported(why, &error, &key);
                 Some(Told::put_off(refusal.response()))
@@ -184,18 +191,32 @@ impl Carrying {
         bytes: Bytes,
         trailers: Option<HeaderMap>,
     ) -> Told {
-        let Self { inner, permit, .. } = self;
-        let head = Head::kept(parts.status, &parts.headers);
+        let Self {
+            inner,
+            permit,
+            accepted,
+            ..
+        } = self;
+        let head = Head::kept(parts.status, &parts.headers).asked_with(&accepted);
         let payload = if bytes.len() <= inner.rules.limits.answer {
             [&head.line()[..], &bytes].concat()
         } else {
             head.with(Form::Left).line()
         };
         let (ok, did) = (parts.status.is_success(), effect_of(&self.method, &parts));
+        let (status, key) = (parts.status, permit.key().clone());
         let finished = permit.finish(ok, did, Some(payload)).await;
         let mut response = Response::from_parts(parts, whole(bytes, trailers));
         match finished {
-            Ok(receipt) => stands(&inner, &receipt).unwrap_or_else(|| Told::outcome(response)),
+            Ok(receipt) => {
+                let stands = stands(&inner, &receipt, &accepted);
+                stands.unwrap_or_else(|| Told::outcome(response))
+            }
+            // A newer attempt runs, and its outcome may be another: what came is nobody's.
+            Err(error) if error.rejection().is_some() => {
+                let why = format!("the upstream answered {status}");
+                Told::put_off(Refusal::unreported(&why, &error, &key).response())
+            }
             // The caller gets what there is, marked: the operation is in doubt.
             Err(_) => {
                 let value = HeaderValue::from_static("false");
@@ -218,6 +239,7 @@ impl Carrying {
             inner,
             permit,
             course,
+            accepted,
             place: _place,
             ..
         } = self;
@@ -232,7 +254,8 @@ impl Carrying {
         } else {
             Form::Plain
         };
-        let head = Head::kept(parts.status, &parts.headers).with(form);
+        let head = Head::kept(parts.status, &parts.headers);
+        let head = head.asked_with(&accepted).with(form);
         let (live, reader) = Live::new(JOIN_MAX);
         course.streams(head.clone(), &live);
         let mut recorder = Recorder::new(head, rules.limits.answer);
@@ -358,10 +381,10 @@ fn tell(told: oneshot::Sender<Told>, what: Told) {
 }
 
 /// Returns what is told where another attempt's outcome stands.
-fn stands(inner: &Inner, receipt: &Receipt) -> Option<Told> {
+fn stands(inner: &Inner, receipt: &Receipt, accepted: &[HeaderValue]) -> Option<Told> {
     receipt
         .replayed
-        .then(|| Told::outcome(replay::response(&inner.rules, receipt)))
+        .then(|| Told::outcome(replay::response(&inner.rules, receipt, accepted)))
 }
 
 fn effect_of(method: &Method, parts: &response::Parts) -> Effect {

@@ -5,15 +5,18 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderValue, Response, header};
 use semel_core::Effect;
-use semel_core::http::would;
+use semel_core::http::{dated, would};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
 use super::guard::{Asked, Inner};
 use super::refusal::Refusal;
+use super::replay::unreadable;
+use super::stored::Head;
 use super::{Answer, Body};
 use crate::door::Preview;
 use crate::engine;
+use crate::receipt::Receipt;
 
 /// Answers for a request that would only be passed on.
 pub(super) fn passes() -> Answer {
@@ -51,6 +54,9 @@ impl Inner {
     /// Says what would become of a request.
     pub(super) async fn dry_run(&self, asked: &Asked, caller: &super::Caller) -> Answer {
         let (parts, profile) = (&asked.parts, &self.rules.profile);
+        if let Err(refusal) = self.refuse_forgotten(asked, caller).await {
+            return refused(&refusal);
+        }
         let claim = self.claim(asked, caller);
         let previewed = match self.doorway.preview(&asked.ask.call, claim).await {
             Ok(previewed) => previewed,
@@ -59,8 +65,7 @@ impl Inner {
         let key = &previewed.identity.key;
         match previewed.preview {
             Preview::Ledger(engine::Preview::Execute { attempt }) => {
-                let kept = self.rules.retention.length();
-                executed(parts, &asked.ask, attempt, kept)
+                executed(parts, &asked.ask, attempt, self.kept())
             }
             Preview::Ledger(engine::Preview::Probe) => said(&json!({
                 "ok": true,
@@ -69,12 +74,14 @@ impl Inner {
                 "code": "in_doubt",
                 "changes": ["would look up first whether an earlier attempt took effect"],
             })),
-            Preview::Ledger(engine::Preview::Replay(receipt)) => said(&json!({
-                "ok": true,
-                "effect": Effect::Noop.as_str(),
-                "would": "replay",
-                "changes": [format!("would answer as before: {}", receipt.reason.unwrap_or_default())],
-            })),
+            Preview::Ledger(engine::Preview::Replay(receipt)) => {
+                let stored = receipt.payload.as_deref().and_then(Head::read);
+                let unreadable = stored.and_then(|(head, _)| unreadable(&head, &asked.accepted()));
+                match unreadable {
+                    Some(refusal) => refused(&refusal),
+                    None => replayed(&receipt, self.kept()),
+                }
+            }
             Preview::Ledger(engine::Preview::Wait { retry_after }) => {
                 refused(&Refusal::in_flight(profile, retry_after))
             }
@@ -85,13 +92,43 @@ impl Inner {
     }
 }
 
-fn executed(parts: &Parts, ask: &Ask, attempt: u32, kept: Duration) -> Answer {
+impl Inner {
+    fn kept(&self) -> Kept {
+        let kept = self.rules.retention.length();
+        Kept {
+            answers: kept,
+            keys: dated::remembered(&self.rules.profile, kept),
+        }
+    }
+}
+
+/// How long what is known of a request.
+#[derive(Clone, Copy)]
+struct Kept {
+    answers: Duration,
+    keys: Duration,
+}
+
+fn replayed(receipt: &Receipt, kept: Kept) -> Answer {
+    let reason = receipt.reason.as_deref().unwrap_or_default();
+    said(&json!({
+        "ok": true,
+        "effect": Effect::Noop.as_str(),
+        "would": "replay",
+        "kept_seconds": kept.answers.as_secs(),
+        "remembered_seconds": kept.keys.as_secs(),
+        "changes": [format!("would answer as before: {reason}")],
+    }))
+}
+
+fn executed(parts: &Parts, ask: &Ask, attempt: u32, kept: Kept) -> Answer {
     let name = &ask.name;
     said(&json!({
         "ok": true,
         "effect": would(parts.method.as_str()).as_str(),
         "would": "execute",
-        "kept_seconds": kept.as_secs(),
+        "kept_seconds": kept.answers.as_secs(),
+        "remembered_seconds": kept.keys.as_secs(),
         "changes": [format!("would send `{name}` (attempt {attempt})")],
     }))
 }

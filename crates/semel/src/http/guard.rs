@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
-use semel_core::http::{AfterExpiry, BodyHasher, Compare};
+use semel_core::http::{AfterExpiry, BodyHasher, Compare, dated};
 use semel_core::identity::{Identity, Kin, Observation, Source};
 use semel_core::ledger::Rejection;
-use semel_core::{Class, Found, Key, Label, Lease, Note, OnDoubt, Policy};
+use semel_core::{Class, Found, Key, Label, Lease, Note, OnDoubt, Policy, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ use super::rules::{Forward, Rules};
 use super::running::Running;
 use super::saved::{Joined, saver};
 use super::{Answer, Body, Caller, Seat, SendError, Upstream, dry_run, lookup, replay};
-use crate::door::{Admission, Doorway, Entered};
+use crate::door::{Admission, Doorway, Entered, Preview};
 use crate::engine::{self, Permit, Request, Saver};
 use crate::error::Error;
 
@@ -115,6 +115,7 @@ impl Inner {
             Treatment::Guard { class, key } => (class, key),
         };
         refuse_unguarded(&parts.headers)?;
+        let first_sent = self.rules.first_sent(&parts.headers, key.as_ref())?;
         let body = self.received(&parts.headers, body).await?;
         let ask = Ask::new(&self.rules, &parts, caller, &body, class, key)?;
         let about = Kin::of(&self.doorway.engine().namespace(), &ask.call).0;
@@ -124,11 +125,13 @@ impl Inner {
             body,
             ask,
             about,
+            first_sent,
             deadline,
         };
         if is_dry {
             return Ok(self.dry_run(&asked, caller).await);
         }
+        self.refuse_forgotten(&asked, caller).await?;
         let mut has_left = false;
         for _ in 0..ROUNDS_MAX {
             match self.round(&asked, caller, &mut has_left).await? {
@@ -188,6 +191,50 @@ impl Inner {
         })
     }
 
+    /// Refuses a request that is older than anything that is kept, where nothing is known of it: it may have been carried
+    /// out and forgotten.
+    pub(super) async fn refuse_forgotten(
+        &self,
+        asked: &Asked,
+        caller: &Caller,
+    ) -> Result<(), Refusal> {
+        let (rules, profile) = (&self.rules, &self.rules.profile);
+        let remembered = dated::remembered(profile, rules.retention.length());
+        let now = self.doorway.engine().store().now();
+        let Some(first_sent) = asked.first_sent else {
+            return Ok(());
+        };
+        if !dated::is_forgotten(first_sent, remembered, now) {
+            return Ok(());
+        }
+        let claim = self.claim(asked, caller);
+        let previewed = self.doorway.preview(&asked.ask.call, claim).await;
+        match previewed.map(|previewed| previewed.preview) {
+            Ok(Preview::Ledger(engine::Preview::Execute { attempt: 1 })) => {
+                Err(Refusal::forgotten(first_sent))
+            }
+            // Something is known of it, and is not forgotten from one moment to the next.
+            Ok(
+                Preview::Ledger(
+                    engine::Preview::Execute { .. }
+                    | engine::Preview::Probe
+                    | engine::Preview::Replay(_)
+                    | engine::Preview::Wait { .. }
+                    | engine::Preview::InDoubt(_),
+                )
+                | Preview::Challenged { .. },
+            ) => Ok(()),
+            Err(error) => {
+                let is_over = error.rejection() == Some(Rejection::Expired);
+                Err(match profile.refusals.expired {
+                    // It would be a new request, and it is none.
+                    AfterExpiry::Fresh if is_over => Refusal::forgotten(first_sent),
+                    AfterExpiry::Fresh | AfterExpiry::Refuse(_) => Refusal::of(&error, profile),
+                })
+            }
+        }
+    }
+
     async fn round(
         self: &Arc<Self>,
         asked: &Asked,
@@ -222,7 +269,7 @@ impl Inner {
                 biased;
                 (head, reader) = self.running.join(&identity.key) => {
                     let rest = Joined::new(self, &identity.key, reader);
-                    let joined = replay::joined(&self.rules, &head, rest);
+                    let joined = replay::joined(&self.rules, &head, rest, &asked.accepted());
                     return Ok(self.over(&seated, Told::outcome(joined)));
                 }
                 begun = self.begin_again(asked, claim, &identity) => begun,
@@ -247,7 +294,7 @@ impl Inner {
             }
             Admission::Replay(receipt) => {
                 self.count_replay(&receipt);
-                let replayed = replay::response(&self.rules, &receipt);
+                let replayed = replay::response(&self.rules, &receipt, &asked.accepted());
                 self.over(&seated, Told::outcome(replayed))
             }
             Admission::Wait { retry_after } => put_off(Refusal::in_flight(profile, retry_after)),
@@ -294,6 +341,7 @@ impl Inner {
             inner: Arc::clone(self),
             course: self.running.enter(&identity.key),
             method: asked.parts.method.clone(),
+            accepted: asked.accepted(),
             has_key: identity.source != Source::Fingerprint,
             on_doubt: self.on_doubt(asked.ask.class),
             place,
@@ -435,7 +483,17 @@ pub(super) struct Asked {
     pub(super) body: Received,
     pub(super) ask: Ask,
     about: u64,
+    /// When it was sent for the first time, where it says so.
+    first_sent: Option<Timestamp>,
     deadline: Instant,
+}
+
+impl Asked {
+    /// Returns the codings that its caller can read.
+    pub(super) fn accepted(&self) -> Vec<HeaderValue> {
+        let lines = self.parts.headers.get_all(header::ACCEPT_ENCODING);
+        lines.iter().cloned().collect()
+    }
 }
 
 /// A request that was let in, and its place.

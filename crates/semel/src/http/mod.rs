@@ -39,7 +39,7 @@ pub use http::HeaderMap;
 pub use self::body::{Body, BodyError};
 pub use self::guard::Guard;
 pub use self::lookup::look_up;
-pub use self::refusal::{Refusal, SEMEL_ERROR};
+pub use self::refusal::{Refusal, SEMEL_ERROR, error_type};
 pub use self::rules::{DeriveFrom, Forward, IDEMPOTENCY_KEY, Keyless, Limits, Rules, Sameness};
 pub use self::stored::named_by_connection;
 use crate::door::Ticket;

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use semel_core::Timestamp;
 use semel_core::http::{AfterExpiry, Profile};
 use semel_core::ledger::Rejection;
 use serde_json::{Map, Value, json};
@@ -19,6 +20,12 @@ pub(super) const SHOULD_RETRY: [HeaderName; 2] = [
     HeaderName::from_static("x-should-retry"),
     HeaderName::from_static("stripe-should-retry"),
 ];
+
+/// Returns what names a kind of refusal: not a page, as the path of one would lead to the upstream.
+#[must_use]
+pub fn error_type(code: &str) -> String {
+    format!("urn:semel:error:{code}")
+}
 
 /// How long a caller is told to wait when something is not there.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -118,6 +125,11 @@ impl Refusal {
 
     pub(super) fn dry_run() -> Self {
         Self::input("`Semel-Dry-Run` is `?1` or `?0`")
+    }
+
+    pub(super) fn first_sent() -> Self {
+        Self::input("`Repeatability-First-Sent` is one date as HTTP writes it")
+            .hint("write it as `Sun, 06 Nov 1994 08:49:37 GMT`, the same for each retry")
     }
 
     pub(super) fn unsupported(detail: impl Into<String>) -> Self {
@@ -226,6 +238,29 @@ impl Refusal {
         refusal
     }
 
+    /// An answer that is kept in a coding that the request does not accept.
+    pub(super) fn not_acceptable(original: StatusCode, coding: &str) -> Self {
+        let detail = format!(
+            "it was done, and its answer is kept in the coding `{coding}`, which the request does not accept; nothing was done now"
+        );
+        let title = "The answer that is kept has another coding";
+        let hint = format!("send the same request with `Accept-Encoding: {coding}`");
+        let status = StatusCode::NOT_ACCEPTABLE;
+        let mut refusal = Self::new(status, "not_acceptable", title, detail).hint(hint);
+        refusal.original_status = Some(original.as_u16());
+        refusal
+    }
+
+    /// A request that is older than anything that is kept.
+    pub(super) fn forgotten(first_sent: Timestamp) -> Self {
+        let detail = format!(
+            "the request was first sent at {first_sent}, longer ago than anything is kept: nobody knows whether it was done; nothing was done now"
+        );
+        let (status, title) = (StatusCode::PRECONDITION_FAILED, "Older than what is kept");
+        Self::new(status, "expired", title, detail)
+            .hint("find out whether it was done; if not, send it as a new request, with a new key and date")
+    }
+
     pub(super) fn overloaded(limit: usize) -> Self {
         let detail = format!("{limit} protected requests are under way");
         let status = StatusCode::TOO_MANY_REQUESTS;
@@ -280,7 +315,7 @@ impl Refusal {
     pub fn response(&self) -> Response<Body> {
         let mut problem = Map::new();
         let code = self.code;
-        problem.insert("type".to_owned(), json!(format!("/errors/{code}")));
+        problem.insert("type".to_owned(), json!(error_type(code)));
         problem.insert("title".to_owned(), json!(self.title));
         problem.insert("status".to_owned(), json!(self.status.as_u16()));
         problem.insert("detail".to_owned(), json!(self.detail));

@@ -17,8 +17,12 @@ use super::stored::{Form, Head, Piece};
 use super::{Body, BodyError};
 use crate::receipt::Receipt;
 
-/// Answers with what is stored of an operation that is done.
-pub(super) fn response(rules: &Rules, receipt: &Receipt) -> Response<Body> {
+/// Answers a request that accepts these codings with what is stored of an operation that is done.
+pub(super) fn response(
+    rules: &Rules,
+    receipt: &Receipt,
+    accepted: &[HeaderValue],
+) -> Response<Body> {
     let payload = receipt.payload.as_deref();
     let Some(stored) = payload else {
         return resolved(rules, receipt, None);
@@ -26,6 +30,9 @@ pub(super) fn response(rules: &Rules, receipt: &Receipt) -> Response<Body> {
     let Some((head, start)) = Head::read(stored) else {
         return resolved(rules, receipt, Some(stored));
     };
+    if let Some(refusal) = unreadable(&head, accepted) {
+        return refusal.response();
+    }
     let body = Bytes::copy_from_slice(&stored[start..]);
     let body = match head.form {
         Form::Left => return Refusal::not_kept(head.status).response(),
@@ -41,8 +48,28 @@ pub(super) fn response(rules: &Rules, receipt: &Receipt) -> Response<Body> {
     told_before(rules, &head, body)
 }
 
-/// Answers with what streams to somebody else.
-pub(super) fn joined(rules: &Rules, head: &Head, rest: Joined) -> Response<Body> {
+/// Returns why an answer cannot be given to a request that accepts these codings: nothing is decoded, and what was done
+/// is not done again for another coding.
+pub(super) fn unreadable(head: &Head, accepted: &[HeaderValue]) -> Option<Refusal> {
+    match head.form {
+        Form::Left => None,
+        Form::Plain | Form::Paced => {
+            let coding = head.refused_by(accepted)?;
+            Some(Refusal::not_acceptable(head.status, &coding))
+        }
+    }
+}
+
+/// Answers a request that accepts these codings with what streams to somebody else.
+pub(super) fn joined(
+    rules: &Rules,
+    head: &Head,
+    rest: Joined,
+    accepted: &[HeaderValue],
+) -> Response<Body> {
+    if let Some(refusal) = unreadable(head, accepted) {
+        return refusal.response();
+    }
     told_before(rules, head, Body::new(rest))
 }
 

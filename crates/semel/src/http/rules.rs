@@ -20,6 +20,9 @@ pub struct Rules {
     pub profile: Profile,
     /// The headers that keys come in.
     pub key_headers: Vec<HeaderName>,
+    /// Whether a key that is a UUID of version 7 says when its request was first sent: one that is older than anything
+    /// that is kept is refused where nothing is known of it.
+    pub dated_keys: bool,
     /// What becomes of requests without a key.
     pub keyless: Keyless,
     /// What the key of a request without one is made of; empty means the whole request, and whether the answers to
@@ -55,6 +58,7 @@ impl Default for Rules {
             target: String::new(),
             profile: Profile::semel(),
             key_headers: vec![IDEMPOTENCY_KEY],
+            dated_keys: false,
             keyless: Keyless::Derive,
             derive_from: DeriveFrom::default(),
             sameness: Sameness::default(),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use semel_core::http::coding::accepts;
 
 pub(crate) use crate::answer_view::Form;
 use crate::answer_view::{self, Line};
@@ -20,6 +21,8 @@ pub(crate) struct Head {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) form: Form,
+    /// Whether the upstream coded it in a way that nobody asked for: then everybody gets it so.
+    pub(crate) is_forced: bool,
 }
 
 /// Headers that belong to one connection, to one reading of a clock, or to the one who asked first.
@@ -59,7 +62,27 @@ impl Head {
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect(),
             form: Form::Plain,
+            is_forced: false,
         }
+    }
+
+    /// Takes note of which codings the one accepted who asked first.
+    pub(crate) fn asked_with(mut self, accepted: &[HeaderValue]) -> Self {
+        self.is_forced = self.refused_by(accepted).is_some();
+        self
+    }
+
+    /// Returns the coding that a request with these lines of `Accept-Encoding` cannot read.
+    pub(crate) fn refused_by(&self, accepted: &[HeaderValue]) -> Option<String> {
+        let coded = self.headers.get_all(header::CONTENT_ENCODING);
+        let lines = accepted.iter().map(HeaderValue::as_bytes);
+        if self.is_forced || accepts(lines, coded.iter().map(HeaderValue::as_bytes)) {
+            return None;
+        }
+        let coded = coded
+            .iter()
+            .map(|line| String::from_utf8_lossy(line.as_bytes()));
+        Some(coded.collect::<Vec<_>>().join(", "))
     }
 
     /// Says how the body is stored.
@@ -81,6 +104,7 @@ impl Head {
                 })
                 .collect(),
             body: self.form,
+            forced: self.is_forced,
         };
         let mut line = serde_json::to_vec(&written).expect("numbers and texts are JSON");
         line.push(b'\n');
@@ -99,6 +123,7 @@ impl Head {
             status: StatusCode::from_u16(written.status).ok()?,
             headers: headers.collect::<Option<_>>()?,
             form: written.body,
+            is_forced: written.forced,
         };
         Some((head, start))
     }

@@ -163,7 +163,10 @@ async fn the_first_route_that_fits_is_taken_and_without_one_it_is_said() {
             "{first}: {answer}"
         );
         assert!(answer.contains("application/problem+json"), "{answer}");
-        assert!(answer.contains(r#""type":"/errors/not_found""#), "{answer}");
+        assert!(
+            answer.contains(r#""type":"urn:semel:error:not_found""#),
+            "{answer}"
+        );
     }
     let answer = asked(proxy.address, "POST /v1/../x", &[]).await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");

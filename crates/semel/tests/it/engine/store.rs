@@ -138,7 +138,7 @@ impl Store for Patient {
 }
 
 /// What happens to a commit.
-pub(super) enum Twist {
+pub(crate) enum Twist {
     /// Nothing.
     Pass,
     /// It never reaches the store.
@@ -166,7 +166,7 @@ impl fmt::Debug for Twisted {
 }
 
 impl Twisted {
-    pub(super) fn new(
+    pub(crate) fn new(
         store: Arc<dyn Store>,
         plan: impl Fn(&Change) -> Twist + Send + Sync + 'static,
     ) -> Arc<Self> {

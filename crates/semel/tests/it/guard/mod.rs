@@ -3,6 +3,8 @@
 
 mod answers;
 mod doubts;
+mod durable;
+mod kept;
 mod layered;
 mod streams;
 
@@ -17,6 +19,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 use semel::Engine;
 use semel::door::Doorway;
 use semel::http::{Body, BodyError, Caller, Guard, Later, Rules, SendError, Upstream};
+use semel::store::Store;
 use tokio::sync::{Notify, mpsc};
 
 /// What an upstream does with a request.
@@ -27,6 +30,11 @@ enum Step {
     Headers(u16, &'static [(&'static str, &'static str)], &'static str),
     /// Answers with what comes.
     Stream(mpsc::Receiver<Result<&'static str, &'static str>>),
+    /// Answers with these headers and what comes.
+    Coded(
+        &'static [(&'static str, &'static str)],
+        mpsc::Receiver<Result<&'static str, &'static str>>,
+    ),
     /// Waits to be told, then answers.
     Wait(Arc<Notify>, &'static str),
     /// Is not there.
@@ -89,24 +97,31 @@ impl Upstream for Shop {
                 *response.status_mut() = StatusCode::from_u16(status).expect("a status");
                 response
             };
-            match step {
-                Step::Answer(status, text) => Ok(answer(status, Body::full(text))),
-                Step::Headers(status, headers, text) => {
-                    let mut response = answer(status, Body::full(text));
-                    for (name, value) in headers {
-                        let value = value.parse().expect("a value");
-                        response.headers_mut().append(*name, value);
-                    }
-                    Ok(response)
-                }
-                Step::Stream(pieces) => {
-                    let frames = futures_util::stream::unfold(pieces, |mut pieces| async move {
+            let stream = |pieces| {
+                let frames = futures_util::stream::unfold(
+                    pieces,
+                    |mut pieces: mpsc::Receiver<Result<&'static str, &'static str>>| async move {
                         let piece = pieces.recv().await?;
                         let frame = piece.map(|it| Frame::data(Bytes::from(it)));
                         Some((frame.map_err(BodyError::from), pieces))
-                    });
-                    Ok(answer(200, Body::new(StreamBody::new(Box::pin(frames)))))
+                    },
+                );
+                answer(200, Body::new(StreamBody::new(Box::pin(frames))))
+            };
+            let with = |mut response: Response<Body>, headers: &[(&'static str, &str)]| {
+                for (name, value) in headers {
+                    let value = value.parse().expect("a value");
+                    response.headers_mut().append(*name, value);
                 }
+                response
+            };
+            match step {
+                Step::Answer(status, text) => Ok(answer(status, Body::full(text))),
+                Step::Headers(status, headers, text) => {
+                    Ok(with(answer(status, Body::full(text)), headers))
+                }
+                Step::Stream(pieces) => Ok(stream(pieces)),
+                Step::Coded(headers, pieces) => Ok(with(stream(pieces), headers)),
                 Step::Wait(told, text) => {
                     told.notified().await;
                     Ok(answer(201, Body::full(text)))
@@ -117,6 +132,12 @@ impl Upstream for Shop {
             }
         })
     }
+}
+
+/// Starts an engine as a process of its own would.
+async fn engine_on(store: Arc<dyn Store>) -> Engine {
+    let builder = Engine::builder().store(store).sweep_every(None);
+    builder.start().await.expect("the engine starts")
 }
 
 async fn engine() -> Engine {
