@@ -36,7 +36,7 @@ fn find(directory: &Path, tests: &mut BTreeMap<usize, BTreeSet<String>>) {
             let names = lines.filter_map(|line| {
                 let plain = line
                     .strip_prefix("async fn ")
-                    .or(line.strip_prefix("fn "))?;
+                    .or_else(|| line.strip_prefix("fn "))?;
                 plain.split('(').next()
             });
             for name in names {
