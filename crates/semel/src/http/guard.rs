@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::ask::{Ask, DRY_RUN, Treatment, is_dry_run};
 use super::carry::{Carrying, Told, unmarked};
 use super::received::{NotReceived, Received};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, SEMEL_ERROR};
 use super::rules::{Forward, Rules};
 use super::running::Running;
 use super::saved::{Joined, saver};
@@ -293,8 +293,11 @@ impl Inner {
                 Round::Again
             }
             Admission::Replay(receipt) => {
-                self.count_replay(&receipt);
                 let replayed = replay::response(&self.rules, &receipt, &asked.accepted());
+                // What is not given saves nothing.
+                if !replayed.headers().contains_key(SEMEL_ERROR) {
+                    self.count_replay(&receipt);
+                }
                 self.over(&seated, Told::outcome(replayed))
             }
             Admission::Wait { retry_after } => put_off(Refusal::in_flight(profile, retry_after)),

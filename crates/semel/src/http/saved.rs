@@ -29,11 +29,10 @@ pub(super) fn saver(engine: &Engine, target: &str) -> Saver {
 }
 
 impl Inner {
-    /// Counts an answer that is given from the ledger. One that was not kept is not given.
+    /// Counts an answer that is given from the ledger.
     pub(super) fn count_replay(&self, receipt: &Receipt) {
         let stored = receipt.payload.as_deref().unwrap_or_default();
         let saved = match Head::read(stored) {
-            Some((head, _)) if head.form == Form::Left => return,
             Some((head, start)) => {
                 let took = match (receipt.started_at, receipt.settled_at) {
                     (Some(started), Some(settled)) => settled.since(started),
