@@ -40,6 +40,10 @@ pub(crate) fn next_step(context: &Context, engine: &Engine, found: &Found) -> Op
                 format!("{} shows what comes of it", command(&["log", "--follow"]))
             })
         }
-        StateKind::Pending | StateKind::Succeeded | StateKind::Tombstone | StateKind::Stub => None,
+        StateKind::Pending
+        | StateKind::Succeeded
+        | StateKind::Tombstone
+        | StateKind::Stub
+        | StateKind::Breaker(_) => None,
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct Failure {
     pub(crate) retryable: bool,
     /// The operation that it is about.
     pub(crate) key: Option<String>,
+    /// When a breaker lets a call through again.
+    pub(crate) retry_at: Option<String>,
 }
 
 impl Failure {
@@ -27,6 +29,7 @@ impl Failure {
                 "in_flight" | "breaker_open" | "rate_limited" | "not_sent" | "store_unavailable"
             ),
             key: None,
+            retry_at: None,
         }
     }
 
@@ -74,6 +77,7 @@ impl From<Error> for Failure {
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             retryable: error.retryable(),
+            retry_at: error.retry_at().map(|at| at.to_string()),
             key: match &error {
                 Error::Refused(refusal) => refusal.key.as_ref().map(ToString::to_string),
                 _ => None,

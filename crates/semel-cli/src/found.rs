@@ -25,7 +25,7 @@ impl Found {
         let (namespace, key) = match &*stored.record {
             Record::Operation(operation) => (&operation.spec.namespace, &operation.spec.key),
             Record::Tombstone(tombstone) => (&tombstone.namespace, &tombstone.key),
-            Record::Stub(_) => return None,
+            Record::Stub(_) | Record::Breaker(_) => return None,
         };
         Some(Self {
             namespace: namespace.clone(),
@@ -58,7 +58,7 @@ impl Found {
 pub(crate) async fn find(context: &Context, engine: &Engine, text: &str) -> Result<Found, Failure> {
     let found = find_trace(context, engine, text).await?;
     match &*found.record {
-        Record::Stub(_) => Err(not_found(&found.namespace, text)),
+        Record::Stub(_) | Record::Breaker(_) => Err(not_found(&found.namespace, text)),
         Record::Operation(_) | Record::Tombstone(_) => Ok(found),
     }
 }

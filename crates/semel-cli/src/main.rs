@@ -88,6 +88,7 @@ fn start(context: &Context, verb: Verb) -> Result<ExitCode, Failure> {
             Verb::Mcp(args) => commands::mcp::run(context, &args).await,
             Verb::Proxy(args) => commands::proxy::run(context, &args).await,
             Verb::Token(args) => commands::token::run(context, &args).await,
+            Verb::Breaker(args) => commands::breaker::run(context, &args).await,
             Verb::Config(args) => Ok(commands::config::run(context, &args)),
             Verb::Completions(args) => commands::completions::run(&context.printer, &args),
             Verb::Man(args) => commands::man::run(&context.printer, &args),

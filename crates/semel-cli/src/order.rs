@@ -224,6 +224,7 @@ const fn state_word(state: StateKind) -> &'static str {
         | StateKind::Failed
         | StateKind::Doubtful
         | StateKind::Dead
+        | StateKind::Breaker(_)
         | StateKind::Tombstone => state.as_str(),
     }
 }

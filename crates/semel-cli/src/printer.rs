@@ -134,6 +134,9 @@ pub(crate) fn failure_object(failure: &Failure) -> serde_json::Value {
             "retryable": failure.retryable,
         },
     });
+    if let Some(at) = &failure.retry_at {
+        object["error"]["retry_at"] = json!(at);
+    }
     if let Some(key) = &failure.key {
         object["key"] = json!(key);
     }

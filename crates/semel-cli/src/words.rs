@@ -19,7 +19,7 @@ pub(crate) fn style(state: StateKind) -> Style {
         StateKind::Succeeded => colour(AnsiColor::Green),
         StateKind::Failed | StateKind::Dead => colour(AnsiColor::Red),
         StateKind::Doubtful => colour(AnsiColor::Yellow).bold(),
-        StateKind::Tombstone | StateKind::Stub => Style::new().dimmed(),
+        StateKind::Tombstone | StateKind::Stub | StateKind::Breaker(_) => Style::new().dimmed(),
     }
 }
 
@@ -60,6 +60,6 @@ pub(crate) fn remark(judged: &Operation, now: Timestamp) -> String {
             Some(resolved) => format!("resolved by {}", resolved.by),
             None => String::new(),
         },
-        StateKind::Tombstone | StateKind::Stub => String::new(),
+        StateKind::Tombstone | StateKind::Stub | StateKind::Breaker(_) => String::new(),
     }
 }

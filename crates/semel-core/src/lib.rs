@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod breaker;
 pub mod canonical;
 pub mod clock;
 pub mod digest;

@@ -348,6 +348,7 @@ fn describe_record(record: &Record) -> String {
             tombstone.ok,
             tombstone.effect,
         ),
+        Record::Breaker(breaker) => format!("{} {common} {:?}", breaker.name, breaker.phase),
         Record::Stub(stub) => format!("{} {common} since={}", stub.key_hash.0.hex(), stub.since),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use semel_core::ledger::{Record, Rejection, StateKind};
-use semel_core::{DurationError, Key, TextError, canonical, token};
+use semel_core::{DurationError, Key, TextError, Timestamp, canonical, token};
 
 use crate::receipt::Receipt;
 use crate::store::StoreError;
@@ -130,7 +130,8 @@ impl Error {
                 | StateKind::Succeeded
                 | StateKind::Failed
                 | StateKind::Tombstone
-                | StateKind::Stub => "not_done",
+                | StateKind::Stub
+                | StateKind::Breaker(_) => "not_done",
             },
             Self::Unstored { .. } | Self::Crowded { .. } => "in_doubt",
             Self::InvalidKey(_) => "invalid_key",
@@ -149,7 +150,29 @@ impl Error {
     /// Says whether the same call may succeed later without anybody doing anything.
     #[must_use]
     pub fn retryable(&self) -> bool {
-        matches!(self.code(), "in_flight" | "store_unavailable" | "not_done")
+        matches!(
+            self.code(),
+            "in_flight" | "breaker_open" | "store_unavailable" | "not_done"
+        )
+    }
+
+    /// Returns when a call may be tried that an open breaker refused.
+    #[must_use]
+    pub fn retry_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Refused(refusal) => match refusal.rejection {
+                Rejection::BreakerOpen { retry_at } => retry_at,
+                Rejection::KeyReused
+                | Rejection::InFlight { .. }
+                | Rejection::InDoubt { .. }
+                | Rejection::Dead
+                | Rejection::Expired
+                | Rejection::Fenced
+                | Rejection::Refused { .. }
+                | Rejection::NotFound => None,
+            },
+            _ => None,
+        }
     }
 
     /// Returns what to do next.
@@ -163,6 +186,9 @@ impl Error {
         }
         match self.code() {
             "in_flight" => Some("wait for the running attempt, or ask again later"),
+            "breaker_open" => Some(
+                "wait until then, or close it by hand once the target is well again (`semel breaker close NAME`)",
+            ),
             "in_doubt" => Some("find out whether the effect happened, then resolve the operation"),
             "key_reused" => {
                 Some("use a new key for a new action, or repeat the first input exactly")

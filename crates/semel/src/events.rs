@@ -56,6 +56,7 @@ impl Events {
             Record::Tombstone(tombstone) => {
                 Some((tombstone.namespace.clone(), tombstone.key.clone()))
             }
+            Record::Breaker(breaker) => Some((breaker.namespace.clone(), breaker.name.clone())),
             Record::Stub(_) => None,
         });
         if let Some(name) = &name {

@@ -26,6 +26,7 @@
 #![warn(missing_docs)]
 
 mod answer_view;
+pub mod breaker;
 pub mod clock;
 pub mod door;
 pub mod effects;

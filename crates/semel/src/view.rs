@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use semel_core::identity::{Source, Upshot};
-use semel_core::ledger::{Attempt, Event, Operation, Record, Resolved, StateKind, Tombstone};
+use semel_core::ledger::{
+    Attempt, Command, Entry, Event, Operation, Record, Resolved, StateKind, Tombstone,
+};
 use semel_core::{Effect, Fingerprint, Key, Label, Namespace, Note, Probe, Redactor, Timestamp};
 use serde::{Serialize, Serializer};
 
@@ -186,13 +188,13 @@ impl Serialize for Data {
 }
 
 impl RecordView {
-    /// Shows a record as lists do; `None` when it has forgotten even its key.
+    /// Shows a record as lists do; `None` when it has forgotten even its key, or is no operation.
     #[must_use]
     pub fn of(record: &Record, now: Timestamp) -> Option<Self> {
         match record {
             Record::Operation(operation) => Some(Self::operation(&operation.judged_at(now))),
             Record::Tombstone(tombstone) => Some(Self::tombstone(tombstone)),
-            Record::Stub(_) => None,
+            Record::Stub(_) | Record::Breaker(_) => None,
         }
     }
 
@@ -204,7 +206,7 @@ impl RecordView {
                 let judged = operation.judged_at(now);
                 judged.attempts.iter().map(AttemptView::of).collect()
             }
-            Record::Tombstone(_) | Record::Stub(_) => vec![],
+            Record::Tombstone(_) | Record::Stub(_) | Record::Breaker(_) => vec![],
         };
         Some(Self {
             attempts: Some(attempts),
@@ -330,7 +332,8 @@ fn effect_of(operation: &Operation) -> Option<Effect> {
         | StateKind::Succeeded
         | StateKind::Failed
         | StateKind::Tombstone
-        | StateKind::Stub => operation.open_since().map(|_| Effect::Unknown),
+        | StateKind::Stub
+        | StateKind::Breaker(_) => operation.open_since().map(|_| Effect::Unknown),
     }
 }
 
@@ -373,7 +376,7 @@ pub struct EventView {
     /// The key, unless it was forgotten.
     #[serde(serialize_with = "as_text_option")]
     pub key: Option<Key>,
-    /// What was asked.
+    /// What was asked; of a breaker, what became of it.
     pub command: &'static str,
     /// The state afterwards, if anything is stored.
     pub state: Option<&'static str>,
@@ -391,6 +394,14 @@ fn event_words<S: Serializer>(events: &[Event], serializer: S) -> Result<S::Ok, 
     serializer.collect_seq(events.iter().map(|event| event.as_str()))
 }
 
+/// Says what was asked. Of breakers only what happened is of interest: most of it nobody asked for.
+fn command_of(entry: &Entry) -> &'static str {
+    match (&entry.command, entry.events.first()) {
+        (Command::Breaker(_), Some(event)) => event.as_str(),
+        (command, _) => command.name(),
+    }
+}
+
 impl EventView {
     /// Shows a log entry of the operation with this name.
     #[must_use]
@@ -402,7 +413,7 @@ impl EventView {
             at: entry.at,
             namespace,
             key,
-            command: entry.command.name(),
+            command: command_of(entry),
             state: entry.state.map(StateKind::as_str),
             fence: entry.fence.0,
             by: entry.command.by().cloned(),

@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+pub(crate) mod breaker;
 pub(crate) mod look;
 pub(crate) mod mcp;
 pub(crate) mod operate;
@@ -106,6 +107,7 @@ pub(crate) enum Verb {
     Mcp(Box<mcp::Mcp>),
     Proxy(proxy::Proxy),
     Token(token::Token),
+    Breaker(breaker::Breaker),
     Config(look::Config),
     Completions(look::Completions),
     Man(look::Man),

@@ -36,4 +36,8 @@ pub(crate) struct Proxy {
     /// What becomes of requests without a key: derive, require or pass [default: derive]
     #[arg(long, value_name = "WHAT", requires = "upstream")]
     pub(crate) keyless: Option<String>,
+
+    /// Leaves the API alone while this breaker is open; its failures open it
+    #[arg(long, value_name = "NAME", requires = "upstream")]
+    pub(crate) breaker: Option<String>,
 }

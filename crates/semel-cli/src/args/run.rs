@@ -15,10 +15,11 @@ Examples:
   semel run --key nightly-2026-11-15 --timeout 1h --retry-exit 69 -- ./backup
   semel run --json --key order-7 --effect created -- create-order --amount 100
   semel run --dry-run --key order-7 -- create-order --amount 100
+  semel run --breaker payments --key invoice-7 -- send-invoice --id 7
 
 Exit codes:
   the command's own, the same for a replay; 124 after --timeout, 126 and 127 if it could not be started
-  120 in doubt, 121 key used for something else, 122 still running elsewhere, 123 dead or expired,
+  120 in doubt, 121 key used for something else, 122 still running elsewhere or breaker open, 123 dead or expired,
   125 the store or Semel itself failed, 64 wrong usage";
 
 pub(crate) const ENSURE_EXAMPLES: &str = "\
@@ -44,6 +45,10 @@ pub(crate) struct Run {
     /// What repeating the command would do
     #[arg(long, value_enum)]
     pub(crate) class: Option<ClassWord>,
+
+    /// Leaves the command alone while this breaker is open; its failures open it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) breaker: Option<String>,
 
     /// Runs it again if it failed or is dead
     #[arg(long)]

@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &Context, args: &Ensure) -> Result<ExitCode, Fa
     job.faults.plan(&engine);
     let occurrence = next_occurrence(&job, &engine).await?;
     job.rename(occurrence);
-    let answer = carry_out(&job, &engine, &signals).await?;
+    let answer = carry_out(&job, &engine, &signals, None).await?;
     let code = answer.give(&job)?;
     housekeeping(context, &engine).await;
     Ok(code)
@@ -103,7 +103,8 @@ async fn is_settled(job: &Job<'_>, engine: &Engine, number: u32) -> Result<bool,
         | StateKind::Running
         | StateKind::Doubtful
         | StateKind::Dead
-        | StateKind::Stub => false,
+        | StateKind::Stub
+        | StateKind::Breaker(_) => false,
     }))
 }
 

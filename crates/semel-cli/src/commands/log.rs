@@ -259,6 +259,14 @@ const fn is_unusual(event: Event) -> bool {
         | Event::Buried
         | Event::Dropped
         | Event::Delivered
-        | Event::Adopted => false,
+        | Event::Adopted
+        // Of a breaker it is the command that says so.
+        | Event::BreakerCounted
+        | Event::BreakerOpened
+        | Event::BreakerHalfOpen
+        | Event::BreakerProbeRenewed
+        | Event::BreakerProbeReturned
+        | Event::BreakerClosed
+        | Event::BreakerReset => false,
     }
 }

@@ -1,6 +1,7 @@
 //! One file per verb.
 
 pub(crate) mod backup;
+pub(crate) mod breaker;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;

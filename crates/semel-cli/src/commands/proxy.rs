@@ -16,7 +16,12 @@ pub(crate) async fn run(context: &Context, args: &Proxy) -> Result<ExitCode, Fai
     let settings = &context.settings;
     let routes = match &args.upstream {
         Some(url) => {
-            vec![settings.route(url, args.profile.as_deref(), args.keyless.as_deref())?]
+            vec![settings.route(
+                url,
+                args.profile.as_deref(),
+                args.keyless.as_deref(),
+                args.breaker.as_deref(),
+            )?]
         }
         None => settings.routes(),
     };

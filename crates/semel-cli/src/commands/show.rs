@@ -32,7 +32,8 @@ pub(crate) async fn run(context: &Context, args: &Show) -> Result<ExitCode, Fail
         | StateKind::Doubtful
         | StateKind::Dead
         | StateKind::Tombstone
-        | StateKind::Stub => None,
+        | StateKind::Stub
+        | StateKind::Breaker(_) => None,
     };
     let partial = partial(&engine, &found).await?;
     if context.printer.is_json() {
@@ -129,7 +130,7 @@ fn story(
             field(&mut lines, "buried", moment(tombstone.buried_at, now));
             field(&mut lines, "delivery", tombstone.delivery.as_str());
         }
-        Record::Stub(_) => {}
+        Record::Stub(_) | Record::Breaker(_) => {}
     }
     if let Some(bytes) = data {
         let settled = found.operation().and_then(Operation::settled);

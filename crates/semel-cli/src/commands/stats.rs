@@ -123,7 +123,7 @@ struct Counts {
 
 impl Counts {
     async fn of(engine: &Engine, namespace: Namespace) -> Result<Self, Failure> {
-        let states = StateKind::ALL.into_iter();
+        let states = StateKind::OPERATIONS.into_iter();
         let mut counts = Self {
             operations: 0,
             // What is left of a forgotten operation belongs to no namespace any more.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::breakers;
 use super::known::Kind;
 use super::mcp;
 use super::nearest::nearest;
@@ -20,6 +21,7 @@ pub(super) struct Said {
     pub(super) tools: mcp::Tools,
     pub(super) servers: Vec<servers::Written>,
     pub(super) proxy: proxy::Written,
+    pub(super) breakers: breakers::Breakers,
 }
 
 /// Reads the file that was named, or else `./semel.toml`, or else the user's own.
@@ -71,7 +73,16 @@ fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
     let profiles = taken(&path, &mut table, "proxy", "profiles")?;
     let tools = taken(&path, &mut table, "mcp", "tools")?;
     let servers = taken(&path, &mut table, "mcp", "servers")?;
-    let proxy = proxy::proxy(&path, &routes, &profiles)?;
+    let breakers = match table.remove("breakers") {
+        Some(toml::Value::Table(tables)) => breakers::breakers(&path, &tables)?,
+        Some(other) => {
+            let (file, found) = (path.display(), other.type_str());
+            let text = format!("{file}: `breakers` must be a table; it is a {found}");
+            return Err(Failure::input(text).hint("write `[breakers.NAME]` above each"));
+        }
+        None => breakers::Breakers::new(),
+    };
+    let proxy = proxy::proxy(&path, &routes, &profiles, &breakers)?;
     let (tools, servers) = (
         mcp::tools(&path, "mcp.tools", &tools)?,
         servers::servers(&path, &servers)?,
@@ -84,6 +95,7 @@ fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
         tools,
         servers,
         proxy,
+        breakers,
     })
 }
 
@@ -143,7 +155,13 @@ fn flatten(
         let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
             let unknown = Failure::input(format!("{}: unknown setting `{name}`", path.display()));
             let known = SETTINGS.iter().map(|setting| setting.name);
-            let known = known.chain(["mcp.tools", "mcp.servers", "proxy.route", "proxy.profiles"]);
+            let known = known.chain([
+                "mcp.tools",
+                "mcp.servers",
+                "proxy.route",
+                "proxy.profiles",
+                "breakers",
+            ]);
             return Err(match nearest(&name, known) {
                 Some(near) => unknown.hint(format!("did you mean `{near}`?")),
                 None => unknown.hint("`semel config show` lists all settings"),

@@ -1,5 +1,6 @@
 //! Where values come from: a flag, the environment, a file, or the default, in that order.
 
+mod breakers;
 mod file;
 mod known;
 mod mcp;
@@ -61,6 +62,8 @@ pub(crate) struct Settings {
     servers: Vec<servers::Written>,
     /// The routes of the proxy.
     proxy: proxy::Written,
+    /// What breakers bear.
+    breakers: breakers::Breakers,
 }
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -125,6 +128,7 @@ impl Settings {
             tools: file.tools,
             servers: file.servers,
             proxy: file.proxy,
+            breakers: file.breakers,
         })
     }
 

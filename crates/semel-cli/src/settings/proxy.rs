@@ -19,13 +19,14 @@ use semel_server::proxy::{CREDENTIALS, HeaderName, Matches, Method, Route};
 use serde::Deserialize;
 
 use super::Settings;
+use super::breakers::{self, Breakers};
 use super::nearest::only;
 use super::price::price;
 use crate::args::values;
 use crate::failure::Failure;
 
 /// The members of a route's table.
-const MEMBERS: [&str; 27] = [
+const MEMBERS: [&str; 29] = [
     "upstream",
     "host",
     "path",
@@ -54,6 +55,7 @@ const MEMBERS: [&str; 27] = [
     "connections",
     "http",
     "preserve_host",
+    "breaker",
 ];
 
 /// The members of a profile's table.
@@ -115,6 +117,7 @@ struct WrittenRoute {
     connections: Option<usize>,
     http: Option<String>,
     preserve_host: bool,
+    breaker: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -160,6 +163,7 @@ pub(super) fn proxy(
     path: &Path,
     routes: &[toml::Value],
     profiles: &toml::Table,
+    breakers: &Breakers,
 ) -> Result<Written, Failure> {
     let mut written = Written::default();
     for (name, value) in profiles {
@@ -187,7 +191,7 @@ pub(super) fn proxy(
         only(value, &MEMBERS, "a route", &wrong)?;
         let read: Result<WrittenRoute, _> = value.clone().try_into();
         let read = read.map_err(|error| wrong(error.message().to_owned()))?;
-        let mut route = read.read(&written.profiles).map_err(wrong)?;
+        let mut route = read.read(&written.profiles, breakers).map_err(wrong)?;
         let cost = value.get("price").map(|value| price(value, &wrong));
         route.rules.price = cost.transpose()?;
         written.routes.push(route);
@@ -252,7 +256,11 @@ fn duration(member: &str, text: Option<&String>) -> Result<Option<Duration>, Str
 }
 
 impl WrittenRoute {
-    fn read(self, profiles: &BTreeMap<String, Profile>) -> Result<Route, String> {
+    fn read(
+        self,
+        profiles: &BTreeMap<String, Profile>,
+        breakers: &Breakers,
+    ) -> Result<Route, String> {
         if self.upstream.is_empty() {
             return Err("`upstream` is missing: the URL where its requests go".to_owned());
         }
@@ -286,12 +294,17 @@ impl WrittenRoute {
                 Some(names) => headers("credentials", names)?,
                 None => CREDENTIALS.to_vec(),
             },
-            rules: self.rules(target, profiles)?,
+            rules: self.rules(target, profiles, breakers)?,
             upstream: client,
         })
     }
 
-    fn rules(self, target: String, profiles: &BTreeMap<String, Profile>) -> Result<Rules, String> {
+    fn rules(
+        self,
+        target: String,
+        profiles: &BTreeMap<String, Profile>,
+        breakers: &Breakers,
+    ) -> Result<Rules, String> {
         let ordinary = Rules::default();
         let mut profile = match &self.profile {
             Some(name) => profile(name, profiles)?,
@@ -361,6 +374,12 @@ impl WrittenRoute {
                 .unwrap_or(ordinary.retention),
             keeps_pace: self.pace,
             price: None,
+            breaker: match &self.breaker {
+                Some(name) => Some(
+                    breakers::named(name, breakers).map_err(|error| format!("breaker: {error}"))?,
+                ),
+                None => None,
+            },
             limits,
         })
     }
@@ -503,13 +522,16 @@ impl Settings {
         to: &str,
         profile_name: Option<&str>,
         without: Option<&str>,
+        breaker: Option<&str>,
     ) -> Result<Route, Failure> {
         let written = WrittenRoute {
             upstream: to.to_owned(),
             profile: profile_name.map(str::to_owned),
             keyless: without.map(str::to_owned),
+            breaker: breaker.map(str::to_owned),
             ..WrittenRoute::default()
         };
-        written.read(&self.proxy.profiles).map_err(Failure::input)
+        let read = written.read(&self.proxy.profiles, &self.breakers);
+        read.map_err(Failure::input)
     }
 }

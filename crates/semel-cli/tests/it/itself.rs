@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::World;
 
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 21] = [
     "backup",
+    "breaker",
     "cancel",
     "completions",
     "config",
@@ -58,6 +59,10 @@ fn the_help_of_every_verb_is_as_written_down() {
         check(verb, &help.stdout);
     }
     for (verb, inner) in [
+        ("breaker", "list"),
+        ("breaker", "open"),
+        ("breaker", "close"),
+        ("breaker", "reset"),
         ("config", "show"),
         ("token", "create"),
         ("token", "list"),

@@ -1,5 +1,6 @@
 //! The `semel` command, as its users meet it.
 
+mod breakers;
 mod copies;
 mod copy;
 mod docs;

@@ -5,6 +5,7 @@
 //! makes two bodies the same) is tested in `semel-core`; here it is enough that it is used.
 
 mod bodies;
+mod breakers;
 mod clocks;
 mod conformance;
 mod crashes;

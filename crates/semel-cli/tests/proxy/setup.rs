@@ -232,7 +232,8 @@ fn upstreams(answer: &Answer, status: u16) {
 }
 
 /// Codes that say that the same request may be sent again later.
-const RETRYABLE: [&str; 5] = [
+const RETRYABLE: [&str; 6] = [
+    "breaker_open",
     "in_flight",
     "not_sent",
     "overloaded",

@@ -112,7 +112,7 @@ pub struct Prior {
 }
 
 impl Prior {
-    /// Reads what a record says; `None` for a stub, which remembers no call.
+    /// Reads what a record says; `None` for a stub, which remembers no call, and a breaker, which is none.
     #[must_use]
     pub fn of(record: &Record, now: Timestamp) -> Option<Self> {
         match record {
@@ -138,7 +138,7 @@ impl Prior {
                 call_ids: Vec::new(),
                 last_seen: tombstone.settled_at,
             }),
-            Record::Stub(_) => None,
+            Record::Stub(_) | Record::Breaker(_) => None,
         }
     }
 

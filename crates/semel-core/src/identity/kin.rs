@@ -117,7 +117,7 @@ fn counting(record: &Record) -> Option<Face<'_>> {
         Record::Tombstone(tombstone) if tombstone_counts(tombstone) => {
             Face::new(&tombstone.namespace, &tombstone.key, tombstone.fingerprint)
         }
-        Record::Operation(_) | Record::Tombstone(_) | Record::Stub(_) => None,
+        Record::Operation(_) | Record::Tombstone(_) | Record::Stub(_) | Record::Breaker(_) => None,
     }
 }
 
@@ -127,7 +127,7 @@ fn operation_counts(operation: &Operation) -> bool {
         StateKind::Succeeded | StateKind::Failed | StateKind::Dead => {
             is_suspect(operation.delivery)
         }
-        StateKind::Tombstone | StateKind::Stub => false,
+        StateKind::Tombstone | StateKind::Stub | StateKind::Breaker(_) => false,
     }
 }
 

@@ -198,7 +198,8 @@ fn last_effect<'a>(call: &Call, relatives: &[&'a Prior], now: Timestamp) -> Opti
         | StateKind::Dead
         | StateKind::Pending
         | StateKind::Running
-        | StateKind::Stub => false,
+        | StateKind::Stub
+        | StateKind::Breaker(_) => false,
     });
     let last = acted.max_by_key(|prior| (prior.occurrence, &prior.key))?;
     let is_late = now.since(last.last_seen) <= CHALLENGE_WINDOW;
@@ -281,7 +282,7 @@ fn unasked_standing(prior: &Prior, window: Duration, now: Timestamp) -> Standing
                 Delivery::Unknown | Delivery::Undelivered => Standing::Over,
             }
         }
-        StateKind::Stub => Standing::Over,
+        StateKind::Stub | StateKind::Breaker(_) => Standing::Over,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Begin: who may act, and who may not.
 
 use super::command::Begin;
-use super::decide::write;
+use super::decide::{no_operation, write};
 use super::decision::{Decision, Event, Grant, Rejection, Reply};
 use super::lease::{Ending, Judged, judge};
 use super::record::{
@@ -26,6 +26,7 @@ pub(super) fn decide(
                 Err(Rejection::KeyReused)
             };
         }
+        Some(breaker @ Record::Breaker(_)) => return Err(no_operation(breaker)),
         Some(Record::Operation(operation)) => operation,
     };
     if operation.spec.fingerprint != begin.spec.fingerprint {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::record::{Delivery, Fence, Holder, Spec, Version};
+use crate::breaker::Ask;
 use crate::digest::Digest;
 use crate::text::{AttemptId, Label, Note};
 use crate::time::{Lease, Timestamp};
@@ -37,6 +38,8 @@ pub enum Command {
     Deliver(Delivery),
     /// Takes over a restored or copied record: no earlier holder may act on it any more.
     Adopt(Adopt),
+    /// Asks something of a breaker, which is no operation.
+    Breaker(Box<Ask>),
 }
 
 /// See [`Command::Submit`].
@@ -149,9 +152,9 @@ pub struct Adopt {
 
 impl Command {
     /// The names of all commands, in the order of their codes.
-    pub const NAMES: [&'static str; 13] = [
+    pub const NAMES: [&'static str; 14] = [
         "submit", "begin", "renew", "settle", "expire", "resolve", "retry", "cancel", "forget",
-        "bury", "drop", "deliver", "adopt",
+        "bury", "drop", "deliver", "adopt", "breaker",
     ];
 
     /// Returns the word that users see.
@@ -171,6 +174,7 @@ impl Command {
             Self::Drop(_) => "drop",
             Self::Deliver(_) => "deliver",
             Self::Adopt(_) => "adopt",
+            Self::Breaker(_) => "breaker",
         }
     }
 
@@ -189,7 +193,8 @@ impl Command {
             | Self::Bury(_)
             | Self::Drop(_)
             | Self::Deliver(_)
-            | Self::Adopt(_) => false,
+            | Self::Adopt(_)
+            | Self::Breaker(_) => false,
         }
     }
 
@@ -200,6 +205,7 @@ impl Command {
             Self::Resolve(resolve) => Some(&resolve.order.by),
             Self::Retry(order) | Self::Cancel(order) | Self::Forget(order) => Some(&order.by),
             Self::Adopt(adopt) => Some(&adopt.by),
+            Self::Breaker(ask) => ask.by(),
             Self::Submit(_)
             | Self::Begin(_)
             | Self::Renew(_)

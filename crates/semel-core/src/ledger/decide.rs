@@ -5,6 +5,7 @@ use super::decision::{Action, Decision, Event, Rejection, Reply, Write};
 use super::lease::Ending;
 use super::record::{Fence, Operation, Record, State, Stub, Tombstone};
 use super::{begin, lease, order, retention, settle, submit};
+use crate::breaker;
 use crate::time::Timestamp;
 
 /// Decides what a command does to what is stored under its key.
@@ -31,6 +32,7 @@ pub fn decide(
         Command::Drop(horizon) => retention::drop(current, *horizon, now),
         Command::Deliver(delivery) => retention::deliver(current, *delivery),
         Command::Adopt(adopt) => retention::adopt(current, adopt, now),
+        Command::Breaker(ask) => breaker::decide(current, ask, command, now),
     }
 }
 
@@ -55,6 +57,14 @@ pub fn parent_permits(
         Ok(())
     } else {
         Err(Rejection::Fenced)
+    }
+}
+
+/// Says that a command for operations met a breaker: their hashes lie in different domains, so that only a command
+/// that names a hash of its own gets here.
+pub(super) const fn no_operation(record: &Record) -> Rejection {
+    Rejection::Refused {
+        state: record.kind(),
     }
 }
 

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::record::{AttemptKind, Fence, Record, State, StateKind};
+use crate::breaker;
 use crate::effect::Effect;
 use crate::time::Timestamp;
 
@@ -70,6 +71,8 @@ pub enum Reply {
     Reported(Reported),
     /// The operator's command was accepted.
     Ordered(Ordered),
+    /// What a breaker was asked is so.
+    Breaker(breaker::Reply),
     /// There was nothing to do.
     Kept,
     /// The command was refused, and the log remembers it.
@@ -143,6 +146,11 @@ pub enum Rejection {
     },
     /// There is no such operation.
     NotFound,
+    /// The target is left alone.
+    BreakerOpen {
+        /// When a call may be tried; `None` when a person must close the breaker.
+        retry_at: Option<Timestamp>,
+    },
 }
 
 impl Rejection {
@@ -157,6 +165,7 @@ impl Rejection {
             Self::Expired => "expired",
             Self::Fenced | Self::Refused { .. } => "fenced",
             Self::NotFound => "not_found",
+            Self::BreakerOpen { .. } => "breaker_open",
         }
     }
 }
@@ -185,6 +194,12 @@ impl fmt::Display for Rejection {
                 )
             }
             Self::NotFound => f.write_str("there is no such operation"),
+            Self::BreakerOpen { retry_at: Some(at) } => {
+                write!(f, "the breaker is open; the next try is at {at}")
+            }
+            Self::BreakerOpen { retry_at: None } => {
+                f.write_str("the breaker is open until somebody closes it")
+            }
         }
     }
 }
@@ -242,11 +257,25 @@ pub enum Event {
     Delivered,
     /// The record was adopted.
     Adopted,
+    /// A breaker counted calls.
+    BreakerCounted,
+    /// A breaker opened.
+    BreakerOpened,
+    /// A breaker lets one call through.
+    BreakerHalfOpen,
+    /// The call that goes through goes on.
+    BreakerProbeRenewed,
+    /// The call that was to go through does not: another one may.
+    BreakerProbeReturned,
+    /// A breaker closed.
+    BreakerClosed,
+    /// A breaker was closed, and what it had counted forgotten.
+    BreakerReset,
 }
 
 impl Event {
     /// All events, in the order of their codes.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 32] = [
         Self::Submitted,
         Self::QueueAttached,
         Self::Begun,
@@ -272,6 +301,13 @@ impl Event {
         Self::Dropped,
         Self::Delivered,
         Self::Adopted,
+        Self::BreakerCounted,
+        Self::BreakerOpened,
+        Self::BreakerHalfOpen,
+        Self::BreakerProbeRenewed,
+        Self::BreakerProbeReturned,
+        Self::BreakerClosed,
+        Self::BreakerReset,
     ];
 
     /// Returns the word that users see.
@@ -303,6 +339,13 @@ impl Event {
             Self::Dropped => "dropped",
             Self::Delivered => "delivered",
             Self::Adopted => "adopted",
+            Self::BreakerCounted => "breaker_counted",
+            Self::BreakerOpened => "breaker_opened",
+            Self::BreakerHalfOpen => "breaker_half_open",
+            Self::BreakerProbeRenewed => "breaker_probe_renewed",
+            Self::BreakerProbeReturned => "breaker_probe_returned",
+            Self::BreakerClosed => "breaker_closed",
+            Self::BreakerReset => "breaker_reset",
         }
     }
 
@@ -335,7 +378,20 @@ impl Event {
             Self::Dropped => 22,
             Self::Delivered => 23,
             Self::Adopted => 24,
+            Self::BreakerCounted => 25,
+            Self::BreakerOpened => 26,
+            Self::BreakerHalfOpen => 27,
+            Self::BreakerProbeRenewed => 28,
+            Self::BreakerProbeReturned => 29,
+            Self::BreakerClosed => 30,
+            Self::BreakerReset => 31,
         }
+    }
+
+    /// Says whether it happens to breakers only, and never to an operation.
+    #[must_use]
+    pub const fn is_of_breakers(self) -> bool {
+        self.code() >= Self::BreakerCounted.code()
     }
 
     /// Reads the number that stands for an event in stored bytes.

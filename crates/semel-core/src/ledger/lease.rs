@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::command::{Expire, Renew, Sighting};
-use super::decide::write;
+use super::decide::{no_operation, write};
 use super::decision::{Decision, Event, Rejection, Reply};
 use super::record::{Operation, Record, State};
 use super::settle::{doubt, proven};
@@ -113,6 +113,7 @@ pub(super) fn renew(
     let operation = match current {
         None | Some(Record::Stub(_)) => return Err(Rejection::NotFound),
         Some(Record::Tombstone(_)) => return Err(Rejection::Fenced),
+        Some(breaker @ Record::Breaker(_)) => return Err(no_operation(breaker)),
         Some(Record::Operation(operation)) => operation,
     };
     let Judged { operation, .. } = judge(operation, now, Ending::Lease);
@@ -144,6 +145,7 @@ pub(super) fn expire(
         None | Some(Record::Stub(_) | Record::Tombstone(_)) => {
             return Ok(Decision::Answer(Reply::Kept));
         }
+        Some(breaker @ Record::Breaker(_)) => return Err(no_operation(breaker)),
         Some(Record::Operation(operation)) => operation,
     };
     let ending = Ending::seen(

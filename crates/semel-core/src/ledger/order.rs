@@ -1,7 +1,7 @@
 //! The operator's commands: each names the version that it was decided on.
 
 use super::command::{Command, Order, Resolution, Resolve};
-use super::decide::{write, write_stub};
+use super::decide::{no_operation, write, write_stub};
 use super::decision::{Decision, Event, Ordered, Rejection, Reply};
 use super::lease::{Ending, Judged, judge};
 use super::record::{
@@ -29,6 +29,7 @@ fn meet<'a>(
     let operation = match current {
         None | Some(Record::Stub(_)) => return Err(Rejection::NotFound),
         Some(Record::Tombstone(_)) => return Err(Rejection::Expired),
+        Some(breaker @ Record::Breaker(_)) => return Err(no_operation(breaker)),
         Some(Record::Operation(operation)) => operation,
     };
     if let Some(last) = &operation.last_order
@@ -112,7 +113,11 @@ pub(super) fn resolve(
         }
         (StateKind::Dead, Resolution::NotDone) => Ok(same(state)),
         (
-            StateKind::Succeeded | StateKind::Failed | StateKind::Tombstone | StateKind::Stub,
+            StateKind::Succeeded
+            | StateKind::Failed
+            | StateKind::Tombstone
+            | StateKind::Stub
+            | StateKind::Breaker(_),
             Resolution::Done(_) | Resolution::NotDone,
         ) => Err(Rejection::Refused { state }),
     }
@@ -251,6 +256,7 @@ pub(super) fn forget(
     let record = match current {
         // Forgotten before, or never known: the repeat changes nothing.
         None | Some(Record::Stub(_)) => return Ok(same(StateKind::Stub)),
+        Some(breaker @ Record::Breaker(_)) => return Err(no_operation(breaker)),
         Some(record @ (Record::Tombstone(_) | Record::Operation(_))) => record,
     };
     if record.version() != order.version {
@@ -258,7 +264,7 @@ pub(super) fn forget(
     }
     let state = match record {
         Record::Operation(operation) => judge(operation, now, Ending::Lease).operation.state.kind(),
-        Record::Tombstone(_) | Record::Stub(_) => record.kind(),
+        Record::Tombstone(_) | Record::Stub(_) | Record::Breaker(_) => record.kind(),
     };
     match state {
         StateKind::Succeeded | StateKind::Failed | StateKind::Tombstone => {
@@ -277,7 +283,8 @@ pub(super) fn forget(
         | StateKind::Running
         | StateKind::Doubtful
         | StateKind::Dead
-        | StateKind::Stub => Err(Rejection::Refused { state }),
+        | StateKind::Stub
+        | StateKind::Breaker(_) => Err(Rejection::Refused { state }),
     }
 }
 

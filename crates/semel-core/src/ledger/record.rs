@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::breaker::{Breaker, PhaseKind};
 use crate::digest::{Digest, KeyHash};
 use crate::effect::Effect;
 use crate::fingerprint::Fingerprint;
@@ -45,6 +46,8 @@ pub enum Record {
     Tombstone(Tombstone),
     /// The memory of a forgotten or dropped operation, so that its fences never go back.
     Stub(Stub),
+    /// The breaker of a target, which is no operation.
+    Breaker(Box<Breaker>),
 }
 
 /// A living operation.
@@ -167,6 +170,8 @@ pub enum StateKind {
     Tombstone,
     /// See [`Stub`].
     Stub,
+    /// See [`Breaker`]: no operation is in such a state.
+    Breaker(PhaseKind),
 }
 
 /// What an attempt may do with its permit.
@@ -317,6 +322,7 @@ impl Record {
             Self::Operation(operation) => operation.version,
             Self::Tombstone(tombstone) => tombstone.version,
             Self::Stub(stub) => stub.version,
+            Self::Breaker(breaker) => breaker.version,
         }
     }
 
@@ -327,6 +333,7 @@ impl Record {
             Self::Operation(operation) => operation.fence,
             Self::Tombstone(tombstone) => tombstone.fence,
             Self::Stub(stub) => stub.fence,
+            Self::Breaker(breaker) => breaker.fence,
         }
     }
 
@@ -337,6 +344,7 @@ impl Record {
             Self::Operation(operation) => operation.state.kind(),
             Self::Tombstone(_) => StateKind::Tombstone,
             Self::Stub(_) => StateKind::Stub,
+            Self::Breaker(breaker) => StateKind::Breaker(breaker.kind()),
         }
     }
 
@@ -349,6 +357,7 @@ impl Record {
             }
             Self::Tombstone(tombstone) => KeyHash::of(&tombstone.namespace, &tombstone.key),
             Self::Stub(stub) => stub.key_hash,
+            Self::Breaker(breaker) => Breaker::hash_of(&breaker.namespace, &breaker.name),
         }
     }
 
@@ -357,7 +366,7 @@ impl Record {
     pub fn kind_at(&self, now: Timestamp) -> StateKind {
         match self {
             Self::Operation(operation) => operation.kind_at(now),
-            Self::Tombstone(_) | Self::Stub(_) => self.kind(),
+            Self::Tombstone(_) | Self::Stub(_) | Self::Breaker(_) => self.kind(),
         }
     }
 
@@ -366,7 +375,16 @@ impl Record {
     pub const fn operation(&self) -> Option<&Operation> {
         match self {
             Self::Operation(operation) => Some(operation),
-            Self::Tombstone(_) | Self::Stub(_) => None,
+            Self::Tombstone(_) | Self::Stub(_) | Self::Breaker(_) => None,
+        }
+    }
+
+    /// Returns the breaker, if it is one.
+    #[must_use]
+    pub const fn breaker(&self) -> Option<&Breaker> {
+        match self {
+            Self::Breaker(breaker) => Some(breaker),
+            Self::Operation(_) | Self::Tombstone(_) | Self::Stub(_) => None,
         }
     }
 }
@@ -399,7 +417,7 @@ impl State {
 
 impl StateKind {
     /// All kinds, in the order of their codes.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Pending,
         Self::Running,
         Self::Succeeded,
@@ -408,6 +426,28 @@ impl StateKind {
         Self::Dead,
         Self::Tombstone,
         Self::Stub,
+        Self::Breaker(PhaseKind::Closed),
+        Self::Breaker(PhaseKind::Open),
+        Self::Breaker(PhaseKind::HalfOpen),
+    ];
+
+    /// Those of operations, in the order of their codes.
+    pub const OPERATIONS: [Self; 8] = [
+        Self::Pending,
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Doubtful,
+        Self::Dead,
+        Self::Tombstone,
+        Self::Stub,
+    ];
+
+    /// Those of breakers, in the order of their codes.
+    pub const BREAKERS: [Self; 3] = [
+        Self::Breaker(PhaseKind::Closed),
+        Self::Breaker(PhaseKind::Open),
+        Self::Breaker(PhaseKind::HalfOpen),
     ];
 
     /// Returns the word that users see.
@@ -422,13 +462,16 @@ impl StateKind {
             Self::Dead => "dead",
             Self::Tombstone => "tombstone",
             Self::Stub => "stub",
+            Self::Breaker(phase) => phase.as_str(),
         }
     }
 
-    /// Reads the word that users write.
+    /// Reads the word that users write for a state of operations.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+        Self::OPERATIONS
+            .into_iter()
+            .find(|kind| kind.as_str() == word)
     }
 
     /// Returns the number that stands for this kind in stored bytes.
@@ -443,6 +486,9 @@ impl StateKind {
             Self::Dead => 5,
             Self::Tombstone => 6,
             Self::Stub => 7,
+            Self::Breaker(PhaseKind::Closed) => 8,
+            Self::Breaker(PhaseKind::Open) => 9,
+            Self::Breaker(PhaseKind::HalfOpen) => 10,
         }
     }
 
@@ -452,11 +498,12 @@ impl StateKind {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// Says whether something may still happen to the operation by itself or by an operator.
+    /// Says whether something may still happen to it by itself or by an operator: a store lists such records apart.
+    /// Breakers are among them, as they are few and always wanted together.
     #[must_use]
     pub const fn is_open(self) -> bool {
         match self {
-            Self::Pending | Self::Running | Self::Doubtful | Self::Dead => true,
+            Self::Pending | Self::Running | Self::Doubtful | Self::Dead | Self::Breaker(_) => true,
             Self::Succeeded | Self::Failed | Self::Tombstone | Self::Stub => false,
         }
     }

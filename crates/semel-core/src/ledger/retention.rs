@@ -3,11 +3,12 @@
 use core::time::Duration;
 
 use super::command::{Adopt, Horizon};
-use super::decide::{write, write_nothing, write_stub, write_tombstone};
+use super::decide::{no_operation, write, write_nothing, write_stub, write_tombstone};
 use super::decision::{Decision, Event, Rejection, Reply};
 use super::lease::{Ending, Judged, judge};
 use super::order::stub;
 use super::record::{Delivery, Fence, Operation, Record, State, Tombstone};
+use crate::breaker;
 use crate::time::Timestamp;
 
 /// How long a tombstone answers `expired` before only a stub is left.
@@ -25,6 +26,7 @@ pub(super) fn bury(
         None | Some(Record::Stub(_) | Record::Tombstone(_)) => {
             return Ok(Decision::Answer(Reply::Kept));
         }
+        Some(breaker @ Record::Breaker(_)) => return Err(no_operation(breaker)),
         Some(Record::Operation(operation)) => operation,
     };
     let state = operation.state.kind();
@@ -78,6 +80,7 @@ pub(super) fn drop(
                 Ok(Decision::Answer(Reply::Kept))
             }
         }
+        Some(breaker @ Record::Breaker(_)) => Err(no_operation(breaker)),
         Some(Record::Operation(operation)) => Err(Rejection::Refused {
             state: operation.state.kind(),
         }),
@@ -87,6 +90,7 @@ pub(super) fn drop(
 pub(super) fn deliver(current: Option<&Record>, delivery: Delivery) -> Result<Decision, Rejection> {
     match current {
         None | Some(Record::Stub(_)) => Err(Rejection::NotFound),
+        Some(breaker @ Record::Breaker(_)) => Err(no_operation(breaker)),
         Some(Record::Tombstone(tombstone)) => {
             if tombstone.delivery == delivery {
                 return Ok(Decision::Answer(Reply::Kept));
@@ -118,6 +122,7 @@ pub(super) fn adopt(
     let raised = |fence: Fence| Fence(fence.0.saturating_add(adopt.fence_step));
     match current {
         None => Ok(Decision::Answer(Reply::Kept)),
+        Some(Record::Breaker(breaker)) => Ok(breaker::adopt(breaker, raised(breaker.fence), now)),
         Some(Record::Stub(stub)) => {
             let mut next = *stub;
             next.fence = raised(stub.fence);

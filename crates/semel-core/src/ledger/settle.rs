@@ -1,7 +1,7 @@
 //! Settle: what an attempt's report does, also when it comes late or twice.
 
 use super::command::Settle;
-use super::decide::{write, write_nothing, write_stub, write_tombstone};
+use super::decide::{no_operation, write, write_nothing, write_stub, write_tombstone};
 use super::decision::{Decision, Event, Rejection, Reply, Reported};
 use super::lease::{Ending, Judged, judge};
 use super::record::{Attempt, AttemptKind, Operation, Record, State};
@@ -33,6 +33,7 @@ pub(super) fn decide(
             let reply = Reply::Refused(Rejection::Expired);
             return Ok(write_tombstone(tombstone.clone(), Event::Unplaced, reply));
         }
+        Some(breaker @ Record::Breaker(_)) => return Err(no_operation(breaker)),
         Some(Record::Operation(operation)) => operation,
     };
     // A report that names no attempt of this operation is fenced in every state.

@@ -1,7 +1,7 @@
 //! Submit: an operation that somebody else will carry out.
 
 use super::command::Submit;
-use super::decide::write;
+use super::decide::{no_operation, write};
 use super::decision::{Decision, Event, Rejection, Reply};
 use super::lease::{Ending, Judged, judge};
 use super::record::{Delivery, Fence, Operation, Record, State, Version};
@@ -22,6 +22,7 @@ pub(super) fn decide(
                 Err(Rejection::KeyReused)
             };
         }
+        Some(breaker @ Record::Breaker(_)) => return Err(no_operation(breaker)),
         Some(Record::Operation(operation)) => operation,
     };
     if operation.spec.fingerprint != submit.spec.fingerprint {

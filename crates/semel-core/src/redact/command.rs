@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Redactor;
+use crate::breaker::{self, Act, Ask};
 use crate::ledger::{Adopt, Begin, Command, Order, Resolve, Settle, Spec, Submit};
 use crate::text::Note;
 use crate::verdict::Verdict;
@@ -40,6 +41,7 @@ impl Redactor {
                 let fence_step = adopt.fence_step;
                 Command::Adopt(Adopt { fence_step, by })
             }),
+            Command::Breaker(ask) => self.ask(ask).map(|ask| Command::Breaker(Box::new(ask))),
             Command::Renew(_)
             | Command::Expire(_)
             | Command::Bury(_)
@@ -81,6 +83,31 @@ impl Redactor {
             return None;
         }
         Some(Order {
+            by: self.label(&order.by),
+            note: note.unwrap_or_else(|| order.note.clone()),
+            ..order.clone()
+        })
+    }
+
+    fn ask(&self, ask: &Ask) -> Option<Ask> {
+        let act = match &ask.act {
+            Act::Admit(_) | Act::Report(_) => None,
+            Act::Open(order, length) => {
+                let order = self.breaker_order(order);
+                order.map(|order| Act::Open(order, *length))
+            }
+            Act::Close(order) => self.breaker_order(order).map(Act::Close),
+            Act::Reset(order) => self.breaker_order(order).map(Act::Reset),
+        };
+        act.map(|act| Ask { act, ..ask.clone() })
+    }
+
+    fn breaker_order(&self, order: &breaker::Order) -> Option<breaker::Order> {
+        let note = order.note.as_ref().and_then(|note| self.changed(note));
+        if note.is_none() && !self.finds(order.by.as_str()) {
+            return None;
+        }
+        Some(breaker::Order {
             by: self.label(&order.by),
             note: note.unwrap_or_else(|| order.note.clone()),
             ..order.clone()

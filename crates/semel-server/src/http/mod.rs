@@ -2,6 +2,7 @@
 
 mod begin;
 pub(crate) mod body;
+mod breakers;
 mod described;
 mod engine;
 pub(crate) mod gate;
@@ -334,6 +335,10 @@ pub(crate) fn service(
         .routes(routes!(orders::retry))
         .routes(routes!(orders::cancel))
         .routes(routes!(orders::forget))
+        .routes(routes!(breakers::list))
+        .routes(routes!(breakers::open))
+        .routes(routes!(breakers::close))
+        .routes(routes!(breakers::reset))
         .routes(routes!(operations::list))
         .routes(routes!(operations::show))
         .routes(routes!(operations::events))

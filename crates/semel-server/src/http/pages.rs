@@ -39,6 +39,7 @@ pub(super) fn openapi() -> OpenApi {
             "What people decide, each on the version that they saw",
         ),
         ("operations", "Looking at operations"),
+        ("breakers", "Which targets are left alone"),
         ("events", "The log, as a page or as a stream"),
         ("service", "The server itself"),
     ];

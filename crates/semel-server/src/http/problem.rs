@@ -258,6 +258,9 @@ impl Problem {
                 let record = refusal.record.as_deref();
                 problem = problem.resting_on(record.and_then(|it| RecordView::of(it, now)));
             }
+            if let Rejection::BreakerOpen { retry_at } = refusal.rejection {
+                problem = problem.after(retry_at.map_or(STORE_PAUSE, |at| at.since(now)));
+            }
             if let Rejection::InFlight { until } = refusal.rejection {
                 let pause = until.map_or(STORE_PAUSE, |until| until.since(now));
                 problem = problem.after(pause.min(STORE_PAUSE));

@@ -232,10 +232,85 @@ pub(crate) struct Event {
     namespace: Option<String>,
     key: Option<String>,
     command: String,
-    state: Option<State>,
+    state: Option<EventState>,
     fence: u64,
     by: Option<String>,
     events: Vec<String>,
+}
+
+/// Where an operation or a breaker stood after an event.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EventState {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Doubtful,
+    Dead,
+    Tombstone,
+    Stub,
+    Closed,
+    Open,
+    HalfOpen,
+}
+
+/// Where a breaker stands.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BreakerState {
+    Closed,
+    Open,
+    HalfOpen,
+}
+
+/// The thresholds of a breaker.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BreakerSettings {
+    failure_rate: f64,
+    minimum: u32,
+    window_ms: u64,
+    failures: Option<u32>,
+    cool_down_ms: u64,
+    cool_down_max_ms: u64,
+}
+
+/// The breaker of a target.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Breaker {
+    namespace: String,
+    name: String,
+    state: BreakerState,
+    #[schema(format = DateTime)]
+    since: String,
+    /// When a call may be tried that is refused now.
+    #[schema(format = DateTime)]
+    retry_at: Option<String>,
+    calls: u32,
+    failures: u32,
+    failures_in_row: u32,
+    times_opened: u32,
+    by: Option<String>,
+    note: Option<String>,
+    settings: BreakerSettings,
+    fence: u64,
+    version: u64,
+}
+
+/// All breakers of a namespace, by their names.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Breakers {
+    items: Vec<Breaker>,
+    next: Option<String>,
+}
+
+/// A breaker after an order.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ChangedBreaker {
+    ok: bool,
+    effect: Effect,
+    #[serde(flatten)]
+    breaker: Breaker,
 }
 
 /// A page of operations, the newest first.

@@ -80,7 +80,7 @@ impl From<EffectWord> for Effect {
 
 /// Reads a state that can be asked for.
 pub(crate) fn state(word: &str) -> Option<StateKind> {
-    StateKind::ALL
+    StateKind::OPERATIONS
         .into_iter()
         .filter(|state| *state != StateKind::Stub)
         .find(|state| state.as_str() == word)

@@ -95,7 +95,7 @@ impl Counts {
         Self {
             begins: Words::new(DECISIONS.into_iter().chain(codes())),
             replays: Words::new(CALLS),
-            settlements: Words::new(StateKind::ALL.map(StateKind::as_str)),
+            settlements: Words::new(StateKind::OPERATIONS.map(StateKind::as_str)),
             routes: RwLock::default(),
             refused_tokens: AtomicU64::new(0),
             store: Histogram::default(),

@@ -84,7 +84,8 @@ impl Standing {
             | StateKind::Succeeded
             | StateKind::Failed
             | StateKind::Tombstone
-            | StateKind::Stub => {}
+            | StateKind::Stub
+            | StateKind::Breaker(_) => {}
         }
     }
 }

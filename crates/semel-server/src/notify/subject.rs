@@ -45,7 +45,8 @@ impl Subject {
             | StateKind::Succeeded
             | StateKind::Failed
             | StateKind::Tombstone
-            | StateKind::Stub => return None,
+            | StateKind::Stub
+            | StateKind::Breaker(_) => return None,
         };
         let hash = KeyHash::of(&operation.spec.namespace, &operation.spec.key);
         Some(Self { kind, hash, mark })

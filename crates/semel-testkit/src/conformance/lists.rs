@@ -79,6 +79,7 @@ fn keys(items: &[Stored]) -> Vec<String> {
         Record::Operation(operation) => operation.spec.key.to_string(),
         Record::Tombstone(tombstone) => tombstone.key.to_string(),
         Record::Stub(_) => "a stub".to_owned(),
+        Record::Breaker(_) => "a breaker".to_owned(),
     };
     items.iter().map(key).collect()
 }

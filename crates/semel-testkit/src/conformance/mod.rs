@@ -4,6 +4,7 @@
 //! Cases are grouped by what they are about; [`run`] runs a group, each case on a store of its own.
 
 mod bed;
+pub mod breakers;
 mod clock;
 pub mod commits;
 pub mod crowds;

@@ -3,6 +3,7 @@
 //!
 //! The stream depends on its seed alone, so a seed that shows a difference shows it again.
 
+mod breakers;
 mod lane;
 mod model;
 pub mod planted;

@@ -254,6 +254,15 @@ fn wanted(query: &Query, record: &Record) -> bool {
         },
         // A stub has nothing left, so only who asks for stubs gets it.
         Record::Stub(_) => return !query.states.is_empty(),
+        // A breaker is no operation, so only who asks for breakers gets it.
+        Record::Breaker(_) if query.states.is_empty() || query.prefix.is_some() => return false,
+        Record::Breaker(it) => Listed {
+            namespace: it.namespace.as_str(),
+            key: "",
+            called: None,
+            labels: [Some(it.name.as_str()), None, None],
+            at: it.created_at,
+        },
     };
     let labels = [&query.name, &query.door, &query.queue];
     let named = labels

@@ -14,6 +14,7 @@ use semel_core::{
     Outcome, Payload, Policy, Retention, Timestamp, Verdict,
 };
 
+use super::breakers;
 use super::model::{Answered, Model};
 use super::random::Random;
 use crate::conformance::ManualClock;
@@ -25,7 +26,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How often each command is asked for, in the order of [`Command::NAMES`]; it takes many claims
 /// and reports to bring an operation where the rarer ones do something.
-const WEIGHTS: [u64; 13] = [8, 24, 8, 24, 5, 9, 7, 6, 6, 7, 7, 4, 2];
+const WEIGHTS: [u64; 14] = [8, 24, 8, 24, 5, 9, 7, 6, 6, 7, 7, 4, 2, 8];
 
 /// One operation of the stream, and who was granted it.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ pub struct Stream {
     subjects: Vec<Subject>,
     next_attempt: u128,
     sent: Vec<Asked>,
+    breakers: Vec<(Namespace, KeyHash)>,
 }
 
 /// Pieces to be stored before the next command.
@@ -120,6 +122,11 @@ impl Stream {
             subjects,
             next_attempt: 1,
             sent: vec![],
+            breakers: breakers::targets()
+                .map(|(namespace, _)| namespace)
+                .into_iter()
+                .zip(breakers::hashes())
+                .collect(),
         }
     }
 
@@ -233,6 +240,10 @@ impl Stream {
                     by: label("restore"),
                 };
                 self.plain(subject, Command::Adopt(adopt))
+            }
+            "breaker" => {
+                self.next_attempt += 1;
+                breakers::ask(&mut self.random, model, self.next_attempt)
             }
             other => panic!("the stream does not know `{other}`"),
         }
@@ -502,18 +513,23 @@ impl Stream {
         }
     }
 
-    /// Returns the namespace of an operation.
+    /// Returns the namespace of an operation or a breaker.
     ///
     /// # Panics
-    /// When the stream knows no such operation.
+    /// When the stream knows no such one.
     #[must_use]
     pub fn namespace(&self, key: &KeyHash) -> &Namespace {
         let subject = self.subjects.iter().find(|subject| subject.hash == *key);
-        &subject.expect("it is one of the stream's").spec.namespace
+        let breakers = self.breakers.iter();
+        let mut breakers = breakers.filter(|(_, hash)| hash == key);
+        let subject = subject.map(|subject| &subject.spec.namespace);
+        let breaker = || breakers.next().map(|(namespace, _)| namespace);
+        subject.or_else(breaker).expect("it is one of the stream's")
     }
 
-    /// Returns the hash of every operation.
+    /// Returns the hash of every operation, and of every breaker.
     pub fn hashes(&self) -> impl Iterator<Item = KeyHash> {
-        self.subjects.iter().map(|subject| subject.hash)
+        let operations = self.subjects.iter().map(|subject| subject.hash);
+        operations.chain(breakers::hashes())
     }
 }

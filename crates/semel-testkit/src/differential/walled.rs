@@ -134,6 +134,7 @@ impl Run {
         match &self.model.log().get(first)?.entry.command {
             Command::Begin(begin) => Some(&begin.spec.namespace),
             Command::Submit(submit) => Some(&submit.spec.namespace),
+            Command::Breaker(ask) => Some(&ask.namespace),
             other => panic!("{} begins nothing", other.name()),
         }
     }

@@ -164,7 +164,7 @@ async fn ask(agent: &Agent, key: usize, record: Option<&Record>) -> Heard {
     let stranger = match record {
         Some(Record::Operation(o)) => o.spec.fingerprint == KeyPlan::fingerprint(true),
         Some(Record::Tombstone(t)) => t.fingerprint == KeyPlan::fingerprint(true),
-        Some(Record::Stub(_)) | None => return Heard::Other,
+        Some(Record::Stub(_) | Record::Breaker(_)) | None => return Heard::Other,
     };
     let open = record.is_some_and(|record| record.kind().is_open());
     if open && record.map(Record::kind) != Some(StateKind::Dead) {

@@ -56,7 +56,7 @@ impl Agent {
                 }
                 kind => self.order(key, &record, kind).await,
             },
-            Record::Tombstone(_) | Record::Stub(_) => {
+            Record::Tombstone(_) | Record::Stub(_) | Record::Breaker(_) => {
                 self.order(key, &record, record.kind()).await;
             }
         }
@@ -163,7 +163,8 @@ impl Agent {
                 | StateKind::Doubtful
                 | StateKind::Dead
                 | StateKind::Tombstone
-                | StateKind::Stub,
+                | StateKind::Stub
+                | StateKind::Breaker(_),
                 _,
             ) => {}
         }

@@ -72,7 +72,8 @@ impl Agent {
                 self.hear_record(key, since, &current);
                 Next::Rest
             }
-            Reply::Submitted { .. }
+            Reply::Breaker(_)
+            | Reply::Submitted { .. }
             | Reply::Renewed { .. }
             | Reply::Reported(_)
             | Reply::Ordered(_)

@@ -62,7 +62,7 @@ impl Known {
         let (named, key) = match &*record {
             Record::Operation(operation) => (&operation.spec.namespace, &operation.spec.key),
             Record::Tombstone(tombstone) => (&tombstone.namespace, &tombstone.key),
-            Record::Stub(_) => return,
+            Record::Stub(_) | Record::Breaker(_) => return,
         };
         // Kin share 64 bits of a hash, which two namespaces may, too.
         if named == namespace {

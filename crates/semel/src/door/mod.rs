@@ -393,7 +393,8 @@ fn first(begun: Result<engine::Admission>) -> Result<Option<Admission>> {
             | Rejection::InDoubt { .. }
             | Rejection::Fenced
             | Rejection::Refused { .. }
-            | Rejection::NotFound => Err(Error::Refused(refusal)),
+            | Rejection::NotFound
+            | Rejection::BreakerOpen { .. } => Err(Error::Refused(refusal)),
         },
         Err(other) => Err(other),
     }

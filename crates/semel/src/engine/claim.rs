@@ -148,7 +148,8 @@ impl Claim {
             | Rejection::Expired
             | Rejection::Fenced
             | Rejection::Refused { .. }
-            | Rejection::NotFound => Err(Error::Refused(refusal)),
+            | Rejection::NotFound
+            | Rejection::BreakerOpen { .. } => Err(Error::Refused(refusal)),
         }
     }
 
@@ -216,6 +217,7 @@ impl Claim {
             | Reply::Renewed { .. }
             | Reply::Reported(_)
             | Reply::Ordered(_)
+            | Reply::Breaker(_)
             | Reply::Kept
             | Reply::Refused(_) => {
                 let text = "a claim was answered with something else".to_owned();

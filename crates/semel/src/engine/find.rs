@@ -95,12 +95,12 @@ impl Engine {
     }
 }
 
-/// Returns what was listed with its key; what was forgotten has none.
+/// Returns what was listed with its key; what was forgotten has none, and a breaker is no operation.
 fn named(stored: Stored) -> Option<Named> {
     let key = match &*stored.record {
         Record::Operation(operation) => operation.spec.key.clone(),
         Record::Tombstone(tombstone) => tombstone.key.clone(),
-        Record::Stub(_) => return None,
+        Record::Stub(_) | Record::Breaker(_) => return None,
     };
     Some(Named { key, stored })
 }

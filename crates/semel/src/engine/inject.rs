@@ -69,7 +69,8 @@ impl Faults {
             | Command::Bury(_)
             | Command::Drop(_)
             | Command::Deliver(_)
-            | Command::Adopt(_) => return false,
+            | Command::Adopt(_)
+            | Command::Breaker(_) => return false,
         };
         let mut all = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
         if all.is_empty() {

@@ -59,6 +59,10 @@ impl Engine {
 fn is_judged(states: &[StateKind]) -> bool {
     states.iter().any(|state| match state {
         StateKind::Running | StateKind::Doubtful | StateKind::Succeeded | StateKind::Failed => true,
-        StateKind::Pending | StateKind::Dead | StateKind::Tombstone | StateKind::Stub => false,
+        StateKind::Pending
+        | StateKind::Dead
+        | StateKind::Tombstone
+        | StateKind::Stub
+        | StateKind::Breaker(_) => false,
     })
 }

@@ -80,6 +80,7 @@ pub(crate) struct Inner {
     ids: Ids,
     replays: replays::Replays,
     uses: tokens::Uses,
+    breakers: crate::breaker::Known,
     /// Ends the background tasks with the last engine and the last permit.
     background: OnceLock<Background>,
     /// Listens to other nodes, once somebody waits: a process that never does needs no connection
@@ -202,6 +203,7 @@ impl Builder {
             ids: self.ids,
             replays: replays::Replays::default(),
             uses: tokens::Uses::default(),
+            breakers: crate::breaker::Known::default(),
             background: OnceLock::new(),
             listening: OnceLock::new(),
         });
@@ -361,6 +363,16 @@ impl Engine {
     ) -> Result<Applied> {
         let ledger = &self.inner.ledger;
         ledger.apply(subject, None, command, brought).await
+    }
+
+    /// Returns the breakers that somebody has handles of.
+    pub(crate) fn known_breakers(&self) -> &crate::breaker::Known {
+        &self.inner.breakers
+    }
+
+    /// Makes an id that nobody has.
+    pub(crate) fn fresh_id(&self) -> Result<AttemptId> {
+        Ok(AttemptId::from_random(self.inner.ids.next()?))
     }
 
     /// Returns the namespace of operations that name none: `default`, and with a remote store the one of

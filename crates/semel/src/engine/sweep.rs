@@ -173,6 +173,8 @@ impl Inner {
             let (orders, command) = match &*stored.record {
                 Record::Operation(_) => (&mut bury, Command::Bury(horizon)),
                 Record::Tombstone(_) | Record::Stub(_) => (&mut drop, Command::Drop(horizon)),
+                // It was not asked for: no breaker is ever old.
+                Record::Breaker(_) => continue,
             };
             // Most are not due: what was just read tells that, without asking the store again.
             let decision = (self.ledger.rules)(Some(&stored.record), &command, now);

@@ -7,7 +7,7 @@ use semel_core::ledger::{Event, Rejection};
 use super::Engine;
 
 /// The codes that a command can be refused with.
-const CODES: [&str; 7] = [
+const CODES: [&str; 8] = [
     "key_reused",
     "in_flight",
     "in_doubt",
@@ -15,6 +15,7 @@ const CODES: [&str; 7] = [
     "expired",
     "fenced",
     "not_found",
+    "breaker_open",
 ];
 
 /// Counts what was written and what was refused. Transactions of a caller's own are not counted.
@@ -95,6 +96,7 @@ mod tests {
                 state: StateKind::Dead,
             },
             Rejection::NotFound,
+            Rejection::BreakerOpen { retry_at: None },
         ] {
             assert!(CODES.contains(&rejection.code()), "{rejection:?}");
         }

@@ -12,7 +12,9 @@ use http_body_util::{BodyExt as _, Full};
 use semel_core::http::{LastEvent, Meaning, effect};
 use semel_core::{Effect, OnDoubt};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::error::Elapsed;
 
+use super::breaking::is_well;
 use super::guard::Inner;
 use super::live::{End, Live};
 use super::recorder::Recorder;
@@ -21,6 +23,7 @@ use super::replay;
 use super::running::Course;
 use super::stored::{Form, Head};
 use super::{Body, BodyError, SendError};
+use crate::breaker::Pass;
 use crate::engine::Permit;
 use crate::receipt::Receipt;
 
@@ -50,6 +53,8 @@ pub(super) struct Carrying {
     pub(super) on_doubt: OnDoubt,
     /// Its place among those that are under way.
     pub(super) place: OwnedSemaphorePermit,
+    /// What lets it through to the upstream, where a breaker stands before it.
+    pub(super) pass: Option<Pass>,
 }
 
 /// What is told to the caller.
@@ -87,13 +92,18 @@ enum Without {
 
 impl Carrying {
     /// Carries it out, whether or not anybody waits for the answer.
-    pub(super) async fn run(self, request: http::Request<Body>, told: oneshot::Sender<Told>) {
+    pub(super) async fn run(mut self, request: http::Request<Body>, told: oneshot::Sender<Told>) {
         if !self.permit.is_alive() {
             let why = "the permit ended before anything was sent";
             return tell(told, self.not_sent(why).await);
         }
         let sending = self.inner.upstream.send(request);
-        match tokio::time::timeout(self.inner.rules.timeout, sending).await {
+        let sent = tokio::time::timeout(self.inner.rules.timeout, sending).await;
+        let is_well = is_answered_well(&sent);
+        if let Some(pass) = self.pass.take() {
+            pass.ended(is_well).await;
+        }
+        match sent {
             Err(_) => {
                 let seconds = self.inner.rules.timeout.as_secs_f64();
                 let why = format!("nothing came within {seconds} s");
@@ -365,6 +375,14 @@ impl Follower<'_> {
         }
         body.frame().await
     }
+}
+
+/// What came of sending a request: the head of an answer, or why there is none.
+pub(super) type Sent = Result<Result<Response<Body>, SendError>, Elapsed>;
+
+/// Says what a breaker is told of a request. The head of an answer is enough: an upstream that gives one is there.
+pub(super) fn is_answered_well(sent: &Sent) -> bool {
+    matches!(sent, Ok(Ok(response)) if is_well(response.status()))
 }
 
 /// Takes out what would be taken for a word of ours.

@@ -14,13 +14,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::ask::{Ask, DRY_RUN, Treatment, is_dry_run};
-use super::carry::{Carrying, Told, unmarked};
+use super::carry::{Carrying, Told, is_answered_well, unmarked};
 use super::received::{NotReceived, Received};
 use super::refusal::{Refusal, SEMEL_ERROR};
 use super::rules::{Forward, Rules};
 use super::running::Running;
 use super::saved::{Joined, saver};
 use super::{Answer, Body, Caller, Seat, SendError, Upstream, dry_run, lookup, replay};
+use crate::breaker::{Breaker, Pass};
 use crate::door::{Admission, Doorway, Entered, Preview};
 use crate::engine::{self, Permit, Request, Saver};
 use crate::error::Error;
@@ -43,6 +44,7 @@ pub(super) struct Inner {
     pub(super) running: Running,
     /// What answers that are given again are counted for.
     pub(super) saver: Saver,
+    pub(super) breaker: Option<Breaker>,
     /// The places of what is under way.
     places: Arc<Semaphore>,
 }
@@ -60,11 +62,14 @@ impl Guard {
     #[must_use]
     pub fn new(doorway: Doorway, rules: Rules, upstream: Arc<dyn Upstream>) -> Self {
         let places = rules.limits.under_way.min(Semaphore::MAX_PERMITS);
+        let target = rules.breaker.as_ref();
+        let breaker = target.map(|target| doorway.engine().breaker_of(target));
         Self(Arc::new(Inner {
             saver: saver(doorway.engine(), &rules.target),
             doorway,
             upstream,
             running: Running::default(),
+            breaker,
             places: Arc::new(Semaphore::new(places)),
             rules,
         }))
@@ -154,8 +159,14 @@ impl Inner {
     /// Sends a request on that nothing is to be known of.
     async fn pass(&self, parts: Parts, body: Body) -> Result<Answer, Refusal> {
         let is_safe = parts.method.is_safe();
+        let pass = self.admitted().await?;
         let sending = self.upstream.send(http::Request::from_parts(parts, body));
-        match tokio::time::timeout(self.rules.timeout, sending).await {
+        let sent = tokio::time::timeout(self.rules.timeout, sending).await;
+        let is_well = is_answered_well(&sent);
+        if let Some(pass) = pass {
+            pass.ended(is_well).await;
+        }
+        match sent {
             Ok(Ok(response)) => Ok(Answer {
                 response: unmarked(response),
                 seat: None,
@@ -249,6 +260,7 @@ impl Inner {
         }
         let place = self.place()?;
         let claim = self.claim(asked, caller);
+        let pass = self.admitted_to_claim(asked, &claim).await?;
         let entered = self.doorway.enter(&ask.call, claim.clone()).await;
         let Entered {
             identity,
@@ -281,12 +293,25 @@ impl Inner {
         }
         let put_off = |refusal: Refusal| self.over(&seated, Told::put_off(refusal.response()));
         Ok(match admission {
-            Admission::Execute(permit) => {
-                let told = self.execute(asked, &identity, permit, place).await?;
-                self.over(&seated, told)
-            }
+            Admission::Execute(permit) => match self.still_admitted(pass).await {
+                Ok(pass) => {
+                    let told = self.execute(asked, &identity, permit, place, pass).await?;
+                    self.over(&seated, told)
+                }
+                Err(refusal) => {
+                    let released = permit.not_done("the breaker opened before anything was sent");
+                    released
+                        .await
+                        .map_err(|error| Refusal::of(&error, profile))?;
+                    put_off(refusal)
+                }
+            },
             Admission::Probe(permit) => {
-                if self.look_up(asked, permit).await == Found::Unclear {
+                let found = self.look_up(asked, permit).await;
+                if let Some(pass) = pass {
+                    pass.ended(found != Found::Unclear).await;
+                }
+                if found == Found::Unclear {
                     return Ok(put_off(Refusal::in_doubt(profile, &identity.key)));
                 }
                 *has_left = seated.withdraws();
@@ -338,6 +363,7 @@ impl Inner {
         identity: &Identity,
         permit: Permit,
         place: OwnedSemaphorePermit,
+        pass: Option<Pass>,
     ) -> Result<Told, Refusal> {
         let request = self.forwarded(asked, &permit);
         let carrying = Carrying {
@@ -349,6 +375,7 @@ impl Inner {
             on_doubt: self.on_doubt(asked.ask.class),
             place,
             permit,
+            pass,
         };
         let (told, answer) = oneshot::channel();
         tokio::spawn(carrying.run(request, told));

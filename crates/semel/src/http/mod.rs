@@ -12,6 +12,7 @@
 
 mod ask;
 mod body;
+mod breaking;
 mod carry;
 mod dry_run;
 mod guard;

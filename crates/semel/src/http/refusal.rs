@@ -30,6 +30,9 @@ pub fn error_type(code: &str) -> String {
 /// How long a caller is told to wait when something is not there.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a caller is told to wait for a breaker that a person opened: nobody knows, so not too often.
+const UNTIL_CLOSED: Duration = Duration::from_secs(60);
+
 /// Why a request was not carried out, or what became of it instead of an answer.
 #[derive(Debug)]
 pub struct Refusal {
@@ -42,6 +45,8 @@ pub struct Refusal {
     retry_after: Option<Duration>,
     /// The status of an answer that was given and is not kept.
     original_status: Option<u16>,
+    /// When a breaker lets a call through again.
+    retry_at: Option<Timestamp>,
 }
 
 fn status(number: u16) -> StatusCode {
@@ -59,6 +64,7 @@ impl Refusal {
             retryable: false,
             retry_after: None,
             original_status: None,
+            retry_at: None,
         }
     }
 
@@ -261,6 +267,17 @@ impl Refusal {
             .hint("find out whether it was done; if not, send it as a new request, with a new key and date")
     }
 
+    /// The target is left alone: nothing was claimed, and nothing sent.
+    pub(super) fn breaker_open(detail: &str, retry_at: Option<Timestamp>, now: Timestamp) -> Self {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let title = "The upstream is left alone for now";
+        let detail = format!("{detail}; nothing was sent");
+        let pause = retry_at.map_or(UNTIL_CLOSED, |at| at.since(now));
+        let mut refusal = Self::new(status, "breaker_open", title, detail).retryable(pause);
+        refusal.retry_at = retry_at;
+        refusal
+    }
+
     pub(super) fn overloaded(limit: usize) -> Self {
         let detail = format!("{limit} protected requests are under way");
         let status = StatusCode::TOO_MANY_REQUESTS;
@@ -279,6 +296,10 @@ impl Refusal {
                 Rejection::KeyReused => Self::key_reused(profile),
                 Rejection::Expired => Self::expired(profile),
                 Rejection::InFlight { .. } => Self::in_flight(profile, PAUSE),
+                // Whoever asks a breaker knows its time: see `breaker_open`.
+                Rejection::BreakerOpen { .. } => {
+                    Self::breaker_open(&error.to_string(), None, Timestamp::default())
+                }
                 Rejection::InDoubt { .. }
                 | Rejection::Dead
                 | Rejection::Fenced
@@ -327,6 +348,9 @@ impl Refusal {
         problem.insert("error".to_owned(), error);
         if let Some(original) = self.original_status {
             problem.insert("original_status".to_owned(), json!(original));
+        }
+        if let Some(at) = self.retry_at {
+            problem.insert("retry_at".to_owned(), json!(at.to_string()));
         }
         let mut response = Response::new(Body::full(Value::Object(problem).to_string()));
         *response.status_mut() = self.status;

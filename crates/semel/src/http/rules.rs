@@ -8,6 +8,8 @@ use semel_core::http::{Compare, Lookup, Members, Price, Profile};
 use semel_core::identity::Pointer;
 use semel_core::{Lease, OnDoubt, Retention};
 
+use crate::breaker::Target;
+
 /// The header that keys come in, unless it is named otherwise.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -48,6 +50,8 @@ pub struct Rules {
     pub keeps_pace: bool,
     /// What its answers cost, for counting what is saved.
     pub price: Option<Price>,
+    /// What keeps requests from an upstream that fails.
+    pub breaker: Option<Target>,
     /// What is bounded.
     pub limits: Limits,
 }
@@ -71,6 +75,7 @@ impl Default for Rules {
             retention: Retention::DEFAULT,
             keeps_pace: false,
             price: None,
+            breaker: None,
             limits: Limits::default(),
         }
     }

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use super::BodyError;
 use super::guard::Inner;
 use super::live::Reader;
-use super::stored::{Form, Head};
+use super::stored::Head;
 use crate::engine::{Engine, Saved, Saver, took};
 use crate::receipt::Receipt;
 

@@ -507,6 +507,22 @@ impl Query {
                     && self.since.is_none_or(|since| tombstone.settled_at >= since)
                     && self.until.is_none_or(|until| tombstone.settled_at < until)
             }
+            // A breaker is no operation: only who asks for breakers gets it.
+            Record::Breaker(breaker) => {
+                self.states.contains(&record.kind())
+                    && self
+                        .namespace
+                        .as_ref()
+                        .is_none_or(|wall| *wall == breaker.namespace)
+                    && (&self.door, &self.queue, &self.client_key, &self.prefix)
+                        == (&None, &None, &None, &None)
+                    && self
+                        .name
+                        .as_deref()
+                        .is_none_or(|name| name == breaker.name.as_str())
+                    && self.since.is_none_or(|since| breaker.created_at >= since)
+                    && self.until.is_none_or(|until| breaker.created_at < until)
+            }
             // A stub has forgotten even its key: it is no operation any more.
             Record::Stub(_) => self.states.contains(&StateKind::Stub),
         }

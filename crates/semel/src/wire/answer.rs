@@ -232,6 +232,12 @@ async fn applied(engine: &Engine, caller: &Caller, wall: Wall<'_>, apply: Apply)
             }
             command
         }
+        Command::Breaker(ask) => {
+            if ask.namespace != *wall.namespace || ask.hash() != subject.hash {
+                return Err(other_namespace(wall));
+            }
+            Command::Breaker(ask)
+        }
         Command::Bury(_) | Command::Drop(_) | Command::Adopt(_) => {
             return Err(StoreError::Forbidden(format!(
                 "the server does `{}` itself",

@@ -1,5 +1,6 @@
 //! What a client asks.
 
+use semel_core::breaker::Act;
 use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence};
 use semel_core::{KeyHash, Scope};
@@ -109,6 +110,10 @@ impl Call {
                 | Command::Forget(_) => Scope::Operate,
                 // Nobody may ask for these from afar, whatever their scope: see `answer`.
                 Command::Bury(_) | Command::Drop(_) | Command::Adopt(_) => Scope::Admin,
+                Command::Breaker(ref ask) => match ask.act {
+                    Act::Admit(_) | Act::Report(_) => Scope::Write,
+                    Act::Open(..) | Act::Close(_) | Act::Reset(_) => Scope::Operate,
+                },
             },
         }
     }
@@ -123,7 +128,7 @@ impl Call {
     }
 
     /// Says whether it may be sent again when its answer was lost. Every command may: the rules know
-    /// a repeat. The pieces of a stream would be stored twice.
+    /// a repeat; calls that a breaker counts twice move a threshold, and nothing else. The pieces of a stream would be stored twice.
     #[must_use]
     pub const fn may_be_repeated(&self) -> bool {
         !matches!(self, Self::Append { .. })

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use semel_core::ledger::{AttemptKind, Grant, Ordered, Record, Rejection, Reply, Reported};
+use semel_core::breaker;
+use semel_core::ledger::{
+    AttemptKind, Grant, Ordered, Record, Rejection, Reply, Reported, StateKind,
+};
 use semel_core::{Effect, Namespace, Scope, Timestamp};
 
 use super::FORMAT;
@@ -274,6 +277,10 @@ fn put_reply(w: &mut Writer, reply: &Reply) {
             w.byte(7);
             put_rejection(w, *rejection);
         }
+        Reply::Breaker(reply) => {
+            w.byte(8);
+            put_breaker(w, reply);
+        }
     }
 }
 
@@ -309,7 +316,44 @@ fn get_reply(r: &mut Reader<'_>) -> Result<Reply> {
         }),
         6 => Reply::Kept,
         7 => Reply::Refused(get_rejection(r)?),
-        8.. => return Err(wrong("the reply")),
+        8 => Reply::Breaker(get_breaker(r)?),
+        9.. => return Err(wrong("the reply")),
+    })
+}
+
+fn put_breaker(w: &mut Writer, reply: &breaker::Reply) {
+    match reply {
+        breaker::Reply::Admitted(admitted) => {
+            w.byte(0);
+            w.number(admitted.fence.0);
+            w.option(admitted.probe_until, Writer::time);
+        }
+        breaker::Reply::Counted => w.byte(1),
+        breaker::Reply::Ignored => w.byte(2),
+        breaker::Reply::Ordered { phase, repeated } => {
+            w.byte(3);
+            w.byte(StateKind::Breaker(*phase).code());
+            w.bool(*repeated);
+        }
+    }
+}
+
+fn get_breaker(r: &mut Reader<'_>) -> Result<breaker::Reply> {
+    Ok(match r.byte("the breaker")? {
+        0 => breaker::Reply::Admitted(breaker::Admitted {
+            fence: r.fence()?,
+            probe_until: r.option("the probe", |r| r.time("the probe"))?,
+        }),
+        1 => breaker::Reply::Counted,
+        2 => breaker::Reply::Ignored,
+        3 => {
+            let StateKind::Breaker(phase) = r.state()? else {
+                return Err(wrong("the breaker"));
+            };
+            let repeated = r.bool("the breaker")?;
+            breaker::Reply::Ordered { phase, repeated }
+        }
+        4.. => return Err(wrong("the breaker")),
     })
 }
 
@@ -337,6 +381,10 @@ fn put_rejection(w: &mut Writer, rejection: Rejection) {
             w.byte(state.code());
         }
         Rejection::NotFound => w.byte(7),
+        Rejection::BreakerOpen { retry_at } => {
+            w.byte(8);
+            w.option(retry_at, Writer::time);
+        }
     }
 }
 
@@ -355,7 +403,10 @@ fn get_rejection(r: &mut Reader<'_>) -> Result<Rejection> {
         5 => Rejection::Fenced,
         6 => Rejection::Refused { state: r.state()? },
         7 => Rejection::NotFound,
-        8.. => return Err(wrong("the refusal")),
+        8 => Rejection::BreakerOpen {
+            retry_at: r.option("the refusal", |r| r.time("the refusal"))?,
+        },
+        9.. => return Err(wrong("the refusal")),
     })
 }
 

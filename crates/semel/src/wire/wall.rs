@@ -71,6 +71,7 @@ impl Wall<'_> {
         let spec = match command {
             Command::Submit(submit) => &submit.spec,
             Command::Begin(begin) => &begin.spec,
+            Command::Breaker(ask) => return Some(ask.namespace == *self.namespace),
             Command::Renew(_)
             | Command::Settle(_)
             | Command::Expire(_)
@@ -114,6 +115,7 @@ fn named(record: &Record) -> Option<&Namespace> {
     match record {
         Record::Operation(operation) => Some(&operation.spec.namespace),
         Record::Tombstone(tombstone) => Some(&tombstone.namespace),
+        Record::Breaker(breaker) => Some(&breaker.namespace),
         Record::Stub(_) => None,
     }
 }

@@ -100,10 +100,12 @@ macro_rules! conforms_from_afar {
     };
 }
 
-conforms_from_afar![commits, payloads, lists, logs, crowds, handles, kin];
+conforms_from_afar![
+    commits, payloads, lists, logs, crowds, handles, kin, breakers
+];
 
 conforms![
-    commits, payloads, lists, logs, crowds, handles, removal, tokens, kin
+    commits, payloads, lists, logs, crowds, handles, removal, tokens, kin, breakers
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

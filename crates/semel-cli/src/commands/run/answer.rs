@@ -73,6 +73,11 @@ fn is_there(program: &OsStr) -> bool {
 }
 
 impl Answer {
+    /// Says whether the command ended well.
+    pub(super) const fn is_success(&self) -> bool {
+        self.exit == 0
+    }
+
     const fn new(exit: u8) -> Self {
         Self {
             exit,

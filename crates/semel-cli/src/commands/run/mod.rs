@@ -1,6 +1,7 @@
 //! `semel run`
 
 pub(crate) mod answer;
+mod breaking;
 pub(crate) mod data;
 pub(crate) mod inject;
 pub(crate) mod job;
@@ -13,6 +14,7 @@ use semel::core::ledger::StateKind;
 use semel::{Admission, Engine, Label, Preview};
 
 use self::answer::Answer;
+use self::breaking::Breaking;
 use self::inject::Moment;
 use self::job::Job;
 use crate::args::run::Run;
@@ -24,6 +26,10 @@ use crate::order;
 
 pub(crate) async fn run(context: &Context, args: &Run) -> Result<ExitCode, Failure> {
     if matches!(args.class, Some(ClassWord::Safe)) {
+        if args.breaker.is_some() {
+            let text = "--breaker is for what is recorded; --class safe is not";
+            return Err(Failure::input(text));
+        }
         return unrecorded(&Job::new(context, &args.common)?, args).await;
     }
     context.prepare().await?;
@@ -40,10 +46,15 @@ pub(crate) async fn run(context: &Context, args: &Run) -> Result<ExitCode, Failu
     job.faults.strike(Moment::BeforeClaim);
     let engine = context.open().await?;
     job.faults.plan(&engine);
+    // Before anything is claimed, or taken back.
+    let breaking = match &args.breaker {
+        Some(name) => Some(Breaking::ask(&job, &engine, name, args.retry).await?),
+        None => None,
+    };
     if args.retry {
         retry(&job, &engine).await?;
     }
-    let answer = carry_out(&job, &engine, &signals).await?;
+    let answer = carry_out(&job, &engine, &signals, breaking).await?;
     let code = answer.give(&job)?;
     housekeeping(context, &engine).await;
     Ok(code)
@@ -65,6 +76,7 @@ pub(crate) async fn carry_out(
     job: &Job<'_>,
     engine: &Engine,
     signals: &Signals,
+    mut breaking: Option<Breaking>,
 ) -> Result<Answer, Failure> {
     loop {
         let begin = engine.begin(job.request.clone());
@@ -80,7 +92,19 @@ pub(crate) async fn carry_out(
             }
         };
         match admission {
-            Admission::Execute(permit) => return job.execute(permit, signals).await,
+            Admission::Execute(mut permit) => {
+                if let Some(breaking) = &mut breaking {
+                    permit = breaking.still(permit).await?;
+                }
+                let answer = job.execute(permit, signals).await?;
+                // Whoever ends it by hand says nothing about its target.
+                if let Some(breaking) = breaking
+                    && signals.was_asked_to_end().is_none()
+                {
+                    breaking.ended(job, answer.is_success()).await;
+                }
+                return Ok(answer);
+            }
             Admission::Probe(permit) => {
                 if let Some(answer) = probe::ask(job, permit, signals).await? {
                     return Ok(answer);

@@ -56,7 +56,9 @@ fn state(kind: StateKind, at: Timestamp) -> State {
         StateKind::Dead => State::Dead,
         StateKind::Failed => State::Failed(settled),
         StateKind::Succeeded => State::Succeeded(settled),
-        StateKind::Tombstone | StateKind::Stub => unreachable!("not a living operation's"),
+        StateKind::Tombstone | StateKind::Stub | StateKind::Breaker(_) => {
+            unreachable!("not a living operation's")
+        }
     }
 }
 
@@ -64,6 +66,7 @@ fn state(kind: StateKind, at: Timestamp) -> State {
 fn record(n: u32, kind: StateKind, delivery: Delivery, at: Timestamp) -> Record {
     match kind {
         StateKind::Tombstone => Record::Tombstone(tombstone(n, delivery, at, DAY)),
+        StateKind::Breaker(_) => unreachable!("a breaker is no operation"),
         StateKind::Stub => Record::Stub(Stub {
             key_hash: crate::KeyHash::of(&Namespace::default(), &nth(n)),
             fence: Fence(1),
@@ -155,11 +158,11 @@ fn a_call_and_its_operations_are_kin_and_nothing_else_is() {
 fn what_may_have_to_be_asked_for_again_counts() {
     for delivery in DELIVERIES {
         let suspect = matches!(delivery, Delivery::Unknown | Delivery::Undelivered);
-        for kind in StateKind::ALL {
+        for kind in StateKind::OPERATIONS {
             let counts = match kind {
                 StateKind::Pending | StateKind::Running | StateKind::Doubtful => true,
                 StateKind::Succeeded | StateKind::Failed | StateKind::Dead => suspect,
-                StateKind::Tombstone | StateKind::Stub => false,
+                StateKind::Tombstone | StateKind::Stub | StateKind::Breaker(_) => false,
             };
             let found = Kin::counting(&record(1, kind, delivery, NOW)).is_some();
             assert_eq!(found, counts, "{kind:?} {delivery:?}");
@@ -231,7 +234,7 @@ fn own_keys_name_a_call_or_its_kin_are_asked() {
 #[test]
 fn what_nobody_came_for_lapses_after_its_window() {
     let call = call(InFlight::Join);
-    for kind in StateKind::ALL {
+    for kind in StateKind::OPERATIONS {
         for delivery in DELIVERIES {
             for (age, is_past) in [(WINDOW, false), (WINDOW + MINUTE, true)] {
                 let prior = Prior {
@@ -260,7 +263,7 @@ proptest! {
     /// What is not in the index changes nothing but the number, which a door looks up.
     #[test]
     fn those_that_count_and_the_last_number_tell_the_same_as_all_do(
-        kinds in proptest::collection::vec((0..StateKind::ALL.len(), 0..4_usize, 0..30_u64), 0..6),
+        kinds in proptest::collection::vec((0..StateKind::OPERATIONS.len(), 0..4_usize, 0..30_u64), 0..6),
         distinct in any::<bool>(),
     ) {
         let records: Vec<Record> = kinds
@@ -268,7 +271,7 @@ proptest! {
             .zip(1..)
             .map(|((kind, delivery, minutes), n)| {
                 let at = NOW.minus(MINUTE * u32::try_from(*minutes).unwrap());
-                record(n, StateKind::ALL[*kind], DELIVERIES[*delivery], at)
+                record(n, StateKind::OPERATIONS[*kind], DELIVERIES[*delivery], at)
             })
             // A tombstone's age is a day, so that it was settled then at the latest.
             .map(|record| match record {
@@ -277,7 +280,7 @@ proptest! {
                     buried_at: NOW,
                     ..tombstone
                 }),
-                other @ (Record::Operation(_) | Record::Stub(_)) => other,
+                other @ (Record::Operation(_) | Record::Stub(_) | Record::Breaker(_)) => other,
             })
             .collect();
         let call = call(if distinct { InFlight::Distinct } else { InFlight::Join });

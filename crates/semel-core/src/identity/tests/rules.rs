@@ -345,7 +345,7 @@ fn an_explicit_key_is_the_identity_whatever_else_is_known() {
     };
     let strangers = [suspect.clone(), same_id];
     assert_eq!(identify(&call, &strangers, NOW), named(Relation::First));
-    for state in StateKind::ALL {
+    for state in StateKind::OPERATIONS {
         for delivery in DELIVERIES {
             let own = Prior {
                 key: key.clone(),
@@ -355,7 +355,7 @@ fn an_explicit_key_is_the_identity_whatever_else_is_known() {
                 ..prior(1, state, delivery)
             };
             let relation = match state {
-                StateKind::Stub => Relation::First,
+                StateKind::Stub | StateKind::Breaker(_) => Relation::First,
                 StateKind::Pending
                 | StateKind::Running
                 | StateKind::Succeeded
@@ -594,7 +594,11 @@ fn record(state: StateKind) -> Record {
         StateKind::Succeeded => world.settle(&held, done()),
         StateKind::Pending => world.settle(&held, not_done()),
         StateKind::Doubtful => world.settle(&held, Verdict::Unknown { error: None }),
-        StateKind::Failed | StateKind::Dead | StateKind::Tombstone | StateKind::Stub => {
+        StateKind::Failed
+        | StateKind::Dead
+        | StateKind::Tombstone
+        | StateKind::Stub
+        | StateKind::Breaker(_) => {
             unreachable!("not made here")
         }
     }

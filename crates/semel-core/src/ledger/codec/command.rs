@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::breaker::{get_ask, put_ask};
 use super::fields::{DecodeError, Reader, Writer};
 use super::record::{get_delivery, get_holder, get_spec, put_delivery, put_holder, put_spec};
 use crate::ledger::command::{
@@ -100,6 +101,10 @@ pub(super) fn put_command(w: &mut Writer, command: &Command) {
             w.number(adopt.fence_step);
             w.text(adopt.by.as_str());
         }
+        Command::Breaker(ask) => {
+            w.byte(13);
+            put_ask(w, ask);
+        }
     }
 }
 
@@ -140,7 +145,8 @@ pub(super) fn get_command(r: &mut Reader<'_>) -> Result<Command, DecodeError> {
             fence_step: r.number("the step")?,
             by: r.label("the adopter")?,
         }),
-        13.. => return Err(DecodeError::Invalid("the kind of command")),
+        13 => Command::Breaker(Box::new(get_ask(r)?)),
+        14.. => return Err(DecodeError::Invalid("the kind of command")),
     })
 }
 

@@ -3,6 +3,7 @@
 //! Small, versioned and strict: a decoder accepts exactly what an encoder can have written, so
 //! that damaged bytes lead to an error and never to an execution.
 
+mod breaker;
 mod command;
 mod entry;
 mod fields;

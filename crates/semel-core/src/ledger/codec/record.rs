@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use super::breaker::{get_breaker, put_breaker};
 use super::fields::{DecodeError, Reader, Writer};
 use crate::digest::KeyHash;
 use crate::fingerprint::Fingerprint;
@@ -37,6 +38,10 @@ pub fn encode_record(record: &Record) -> Vec<u8> {
             w.byte(2);
             put_stub(&mut w, stub);
         }
+        Record::Breaker(breaker) => {
+            w.byte(3);
+            put_breaker(&mut w, breaker);
+        }
     }
     w.finish()
 }
@@ -51,7 +56,8 @@ pub fn decode_record(bytes: &[u8]) -> Result<Record, DecodeError> {
         0 => Record::Operation(get_operation(&mut r)?),
         1 => Record::Tombstone(get_tombstone(&mut r)?),
         2 => Record::Stub(get_stub(&mut r)?),
-        3.. => return Err(DecodeError::Invalid("the kind of record")),
+        3 => Record::Breaker(Box::new(get_breaker(&mut r)?)),
+        4.. => return Err(DecodeError::Invalid("the kind of record")),
     };
     r.finish()?;
     Ok(record)

@@ -313,6 +313,7 @@ impl Row {
             StateKind::Dead => Self::Dead,
             StateKind::Tombstone => Self::Tombstone,
             StateKind::Stub => Self::Stub,
+            StateKind::Breaker(_) => unreachable!("a breaker has a table of its own"),
         }
     }
 }
@@ -339,7 +340,8 @@ pub(super) fn column(command: &Command) -> &'static str {
         | Command::Bury(_)
         | Command::Drop(_)
         | Command::Deliver(_)
-        | Command::Adopt(_) => command.name(),
+        | Command::Adopt(_)
+        | Command::Breaker(_) => command.name(),
     }
 }
 

@@ -322,7 +322,8 @@ impl World {
             | Command::Bury(_)
             | Command::Drop(_)
             | Command::Deliver(_)
-            | Command::Adopt(_)) => panic!("{} carries no fingerprint", command.name()),
+            | Command::Adopt(_)
+            | Command::Breaker(_)) => panic!("{} carries no fingerprint", command.name()),
         }
     }
 
@@ -467,7 +468,8 @@ pub(super) fn off_by_one(command: Command) -> Command {
         | Command::Bury(_)
         | Command::Drop(_)
         | Command::Deliver(_)
-        | Command::Adopt(_)) => {
+        | Command::Adopt(_)
+        | Command::Breaker(_)) => {
             panic!("{} names neither fence nor version", command.name())
         }
     }

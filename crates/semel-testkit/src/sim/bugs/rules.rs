@@ -34,7 +34,9 @@ fn on(
 fn kind_at(current: Option<&Record>, now: Timestamp) -> Option<StateKind> {
     match current? {
         Record::Operation(operation) => Some(operation.kind_at(now)),
-        record @ (Record::Tombstone(_) | Record::Stub(_)) => Some(record.kind()),
+        record @ (Record::Tombstone(_) | Record::Stub(_) | Record::Breaker(_)) => {
+            Some(record.kind())
+        }
     }
 }
 
@@ -420,7 +422,7 @@ pub(super) fn input_uncompared(
     let stored = match current {
         Some(Record::Operation(operation)) => Some(operation.spec.fingerprint),
         Some(Record::Tombstone(tombstone)) => Some(tombstone.fingerprint),
-        Some(Record::Stub(_)) | None => None,
+        Some(Record::Stub(_) | Record::Breaker(_)) | None => None,
     };
     match (command, stored) {
         (Command::Begin(begin), Some(fingerprint)) => {

@@ -135,7 +135,9 @@ impl KeyLog {
             | Command::Forget(_)
             | Command::Bury(_)
             | Command::Drop(_)
-            | Command::Deliver(_) => {}
+            | Command::Deliver(_)
+            // No agent of the simulation has a breaker.
+            | Command::Breaker(_) => {}
         }
         self.outcome_moves(change, world, tick, disturbances)?;
         self.noop_means_not_applied(change)?;

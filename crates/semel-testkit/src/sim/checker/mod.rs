@@ -350,7 +350,8 @@ fn holds(entry: &Entry, told: Told) -> bool {
         | Command::Bury(_)
         | Command::Drop(_)
         | Command::Deliver(_)
-        | Command::Adopt(_) => false,
+        | Command::Adopt(_)
+        | Command::Breaker(_) => false,
     }
 }
 

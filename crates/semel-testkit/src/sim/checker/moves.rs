@@ -148,7 +148,7 @@ impl KeyLog {
         let meaning = |record: Option<&Record>| match record {
             Some(Record::Operation(operation)) => Some(operation.spec.fingerprint),
             Some(Record::Tombstone(tombstone)) => Some(tombstone.fingerprint),
-            Some(Record::Stub(_)) | None => None,
+            Some(Record::Stub(_) | Record::Breaker(_)) | None => None,
         };
         match (meaning(change.before), meaning(change.after)) {
             (None, Some(fingerprint)) => self.meanings.push(Meaning {

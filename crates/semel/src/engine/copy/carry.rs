@@ -335,7 +335,8 @@ const fn spoke(command: &Command) -> Option<Fence> {
         | Command::Bury(_)
         | Command::Drop(_)
         | Command::Deliver(_)
-        | Command::Adopt(_) => None,
+        | Command::Adopt(_)
+        | Command::Breaker(_) => None,
     }
 }
 
@@ -344,6 +345,7 @@ fn own_key(entry: &Entry) -> Option<KeyHash> {
     let spec = match &entry.command {
         Command::Begin(begin) => &begin.spec,
         Command::Submit(submit) => &submit.spec,
+        Command::Breaker(ask) => return Some(ask.hash()),
         Command::Renew(_)
         | Command::Settle(_)
         | Command::Expire(_)

@@ -258,6 +258,8 @@ impl<'a> Columns<'a> {
                 Some(tombstone.key.as_str()),
                 Some(tombstone.settled_at),
             ),
+            // Its name is no key of an operation.
+            Some(Record::Breaker(breaker)) => (Some(breaker.namespace.as_str()), None, None),
             Some(Record::Stub(_)) | None => (None, None, None),
         };
         self.namespace.push(namespace);
@@ -265,7 +267,10 @@ impl<'a> Columns<'a> {
         self.settled_at.push(settled_at.map(shown));
         let operation = record.and_then(Record::operation);
         let spec = operation.map(|operation| &operation.spec);
-        self.name.push(spec.map(|spec| spec.name.as_str()));
+        let breaker = record.and_then(Record::breaker);
+        let name = spec.map(|spec| spec.name.as_str());
+        self.name
+            .push(name.or_else(|| breaker.map(|breaker| breaker.name.as_str())));
         let door = spec.and_then(|spec| spec.door.as_ref());
         self.door.push(door.map(semel_core::Label::as_str));
         let queue = operation.and_then(|operation| operation.queue.as_ref());
@@ -274,6 +279,7 @@ impl<'a> Columns<'a> {
         self.attempt
             .push(attempt.map(|attempt| i32::try_from(attempt).unwrap_or(i32::MAX)));
         let created_at = operation.map(|operation| operation.created_at);
+        let created_at = created_at.or_else(|| breaker.map(|breaker| breaker.created_at));
         self.created_at.push(created_at.map(shown));
         let lease = operation.and_then(Operation::lease_until);
         self.lease_until.push(lease.map(shown));

@@ -244,7 +244,7 @@ async fn candidates(
     limit: usize,
 ) -> Result<Vec<Stored>> {
     let states: Vec<&str> = if query.states.is_empty() {
-        let all = StateKind::ALL.into_iter();
+        let all = StateKind::OPERATIONS.into_iter();
         all.filter(|kind| *kind != StateKind::Stub)
             .map(StateKind::as_str)
             .collect()
@@ -256,9 +256,13 @@ async fn candidates(
             .map(StateKind::as_str)
             .collect()
     };
-    // The planner uses the short index of open operations only when it is told that all are open.
-    let open = !query.states.is_empty() && query.states.iter().all(|kind| kind.is_open());
-    let open = if open {
+    // The planner uses the short indexes of open operations and of breakers only when it is told that all are such.
+    let is_breaker = |kind: &StateKind| matches!(kind, StateKind::Breaker(_));
+    let all =
+        |is: &dyn Fn(&StateKind) -> bool| !query.states.is_empty() && query.states.iter().all(is);
+    let open = if all(&is_breaker) {
+        "AND state IN ('closed', 'open', 'half_open') "
+    } else if all(&|kind| kind.is_open() && !is_breaker(kind)) {
         "AND state IN ('pending', 'running', 'doubtful', 'dead') "
     } else {
         ""

@@ -520,7 +520,12 @@ fn busy(error: &rusqlite::Error) -> &'static str {
 /// kept in memory.
 fn changes_settled(entry: &Entry) -> bool {
     match &entry.command {
-        Command::Submit(_) | Command::Begin(_) | Command::Renew(_) | Command::Expire(_) => false,
+        Command::Submit(_)
+        | Command::Begin(_)
+        | Command::Renew(_)
+        | Command::Expire(_)
+        // A breaker is never settled.
+        | Command::Breaker(_) => false,
         // A report can contradict the outcome, or be the first definite word of an older attempt.
         Command::Settle(_) => {
             let changing = [Event::Conflict, Event::MarkCleared];

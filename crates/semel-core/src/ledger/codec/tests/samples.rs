@@ -4,6 +4,9 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 use std::sync::Arc;
 
+use crate::breaker::{
+    self, Act, Admit, Ask, Breaker, Counts, Forced, Open, Phase, Report, Settings, Slice, Window,
+};
 use crate::digest::{Digest, KeyHash};
 use crate::effect::Effect;
 use crate::fingerprint::Fingerprint;
@@ -303,6 +306,11 @@ pub(super) fn records() -> Vec<Record> {
             ..stub()
         }),
     ]);
+    records.extend(
+        breakers()
+            .into_iter()
+            .map(|it| Record::Breaker(Box::new(it))),
+    );
     records
 }
 
@@ -405,6 +413,105 @@ pub(super) fn commands() -> Vec<Command> {
             by: label("restore"),
         }),
     ]
+    .into_iter()
+    .chain(
+        asks()
+            .into_iter()
+            .map(|ask| Command::Breaker(Box::new(ask))),
+    )
+    .collect()
+}
+
+/// A breaker in each of its phases.
+pub(super) fn breakers() -> Vec<Breaker> {
+    let closed = Breaker {
+        namespace: Namespace::default(),
+        name: key("payments"),
+        version: Version(3),
+        fence: Fence(2),
+        created_at: CREATED_AT,
+        since: Timestamp(CREATED_AT.0 + 5),
+        settings: Settings::default(),
+        phase: Phase::Closed(calls()),
+        last_order: None,
+    };
+    let phases = [
+        Phase::Open(Open {
+            until: Some(Timestamp(i64::MAX)),
+            times: u32::MAX,
+            forced: None,
+        }),
+        Phase::Open(Open {
+            until: None,
+            times: 0,
+            forced: Some(Forced {
+                by: label("ops"),
+                note: Note::new("maintenance").ok(),
+            }),
+        }),
+        Phase::HalfOpen(breaker::Probe {
+            id: AttemptId::from_random(7),
+            until: Timestamp(i64::MIN),
+            times: 1,
+        }),
+    ];
+    let moved = phases.map(|phase| Breaker {
+        phase,
+        settings: Settings {
+            failures: None,
+            ..Settings::default()
+        },
+        last_order: Some(Digest([0x11; 32])),
+        ..closed.clone()
+    });
+    [closed].into_iter().chain(moved).collect()
+}
+
+fn calls() -> Window {
+    let slice = |at, failed| Slice {
+        at: Timestamp(at),
+        counts: Counts {
+            succeeded: 1,
+            failed,
+        },
+    };
+    Window {
+        slices: vec![slice(1, 0), slice(2, u32::MAX)],
+        in_row: 3,
+    }
+}
+
+/// Everything that can be asked of a breaker.
+fn asks() -> Vec<Ask> {
+    let order = || breaker::Order {
+        fence: Fence(u64::MAX),
+        by: label("ops"),
+        note: Note::new("why").ok(),
+    };
+    let acts = [
+        Act::Admit(Admit {
+            id: AttemptId::from_random(1),
+            lease: Lease::DEFAULT,
+        }),
+        Act::Report(Report {
+            fence: Fence(1),
+            probe: Some(AttemptId::from_random(2)),
+            calls: calls(),
+        }),
+        Act::Open(order(), Some(Duration::new(1, 999_999_999))),
+        Act::Close(order()),
+        Act::Reset(breaker::Order {
+            note: None,
+            ..order()
+        }),
+    ];
+    let ask = |act| Ask {
+        namespace: Namespace::default(),
+        name: key("payments"),
+        settings: Settings::default(),
+        act,
+    };
+    acts.into_iter().map(ask).collect()
 }
 
 pub(super) fn entries() -> Vec<Entry> {

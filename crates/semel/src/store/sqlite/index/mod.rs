@@ -407,7 +407,7 @@ fn scan_open(connection: &Connection, fold: &mut Fold) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "INSERT OR IGNORE INTO open_operations (id)
-             SELECT id FROM operations WHERE id BETWEEN ?1 AND ?2 AND state IN (0, 1, 4, 5)",
+             SELECT id FROM operations WHERE id BETWEEN ?1 AND ?2 AND state IN (0, 1, 4, 5, 8, 9, 10)",
         )?
         .execute((fold.next_id.cast_signed(), last.cast_signed()))?;
     fold.next_id = last + 1;

@@ -172,7 +172,9 @@ impl Rows {
                     let kept = self.payloads.place(self.first_seq(), &change.payload).fence;
                     payload::erase(connection, place.0, kept)
                 }
-                Record::Tombstone(_) | Record::Stub(_) => payload::erase_all(connection, place.0),
+                Record::Tombstone(_) | Record::Stub(_) | Record::Breaker(_) => {
+                    payload::erase_all(connection, place.0)
+                }
             };
             erased.map_err(|error| failed("erase a payload", &error))?;
         }

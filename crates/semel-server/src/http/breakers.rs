@@ -1,0 +1,196 @@
+//! Breakers: which targets are left alone, and what people decide about that.
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use semel::breaker::{Breaker, BreakerView, Ordered, Settings, Target};
+use semel::{Note, Scope};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::body::Answer;
+use super::operations::Listed;
+use super::problem::Problem;
+use super::request::key_of;
+use super::{Asked, Server, json, one, schema};
+use crate::auth::Caller;
+
+/// The longest that a breaker is opened for: a year.
+const LENGTH_MAX_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
+
+/// Opens a breaker by hand.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OpenCall {
+    /// For how many milliseconds; without it, until it is closed.
+    #[schema(minimum = 1, maximum = 31536000000u64)]
+    for_ms: Option<u64>,
+    /// Why.
+    #[schema(
+        min_length = 1,
+        max_length = 1024,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"
+    )]
+    note: Option<String>,
+}
+
+/// Closes a breaker by hand.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CloseCall {
+    /// Why.
+    #[schema(
+        min_length = 1,
+        max_length = 1024,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"
+    )]
+    note: Option<String>,
+}
+
+/// What an order came to.
+#[derive(Debug, Serialize)]
+struct Changed {
+    ok: bool,
+    effect: &'static str,
+    #[serde(flatten)]
+    breaker: BreakerView,
+}
+
+/// Lists breakers by their names: each one that a call was reported to.
+#[utoipa::path(
+    get, path = "/v1/breakers", tag = "breakers",
+    responses(
+        (status = 200, description = "All breakers of the namespace", body = schema::Breakers),
+        super::Refusals,
+    ),
+    extensions(("x-semel-class" = json!("safe")), ("x-semel-needs-key" = json!(false)))
+)]
+pub(crate) async fn list(
+    State(server): State<Server>,
+    caller: Caller,
+) -> Result<Response, Problem> {
+    caller.needs(Scope::Read)?;
+    let items = server.engine().breakers(Some(&caller.namespace));
+    let items = server.within(Duration::ZERO, items).await?;
+    json(Answer::ok(&Listed { items, next: None })?)
+}
+
+/// Opens a breaker: nothing goes through until it is closed, or for a while.
+#[utoipa::path(
+    post, path = "/v1/breakers/{name}/open", tag = "breakers",
+    params(("name" = String, Path, description = "The breaker's name, percent-encoded", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")),
+    request_body = OpenCall,
+    responses(
+        (status = 200, description = "The breaker as of now", body = schema::ChangedBreaker),
+        super::Refusals,
+    ),
+    extensions(("x-semel-class" = json!("idempotent")), ("x-semel-needs-key" = json!(false)))
+)]
+pub(crate) async fn open(
+    State(server): State<Server>,
+    caller: Caller,
+    Path(name): Path<String>,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    caller.needs(Scope::Operate)?;
+    let breaker = &handle(&server, &caller, &name)?;
+    let (server, caller) = (&server, &caller);
+    one(server, asked, |call: OpenCall| async move {
+        let note = note(call.note.as_deref())?;
+        let length = match call.for_ms {
+            Some(0) => return Err(Problem::input("`for_ms` is at least 1")),
+            Some(millis) if millis > LENGTH_MAX_MS => {
+                return Err(Problem::input(format!(
+                    "`for_ms` is at most {LENGTH_MAX_MS}"
+                )));
+            }
+            other => other.map(Duration::from_millis),
+        };
+        let ordered = breaker.open(caller.by(), length, note);
+        let ordered = server.within(Duration::ZERO, ordered).await?;
+        changed(server, breaker, &ordered).await
+    })
+    .await
+}
+
+/// Closes a breaker: calls go through again. Closing one that is closed changes nothing.
+#[utoipa::path(
+    post, path = "/v1/breakers/{name}/close", tag = "breakers",
+    params(("name" = String, Path, description = "The breaker's name, percent-encoded", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")),
+    request_body = CloseCall,
+    responses(
+        (status = 200, description = "The breaker as of now", body = schema::ChangedBreaker),
+        super::Refusals,
+    ),
+    extensions(("x-semel-class" = json!("idempotent")), ("x-semel-needs-key" = json!(false)))
+)]
+pub(crate) async fn close(
+    State(server): State<Server>,
+    caller: Caller,
+    Path(name): Path<String>,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    caller.needs(Scope::Operate)?;
+    let breaker = &handle(&server, &caller, &name)?;
+    let (server, caller) = (&server, &caller);
+    one(server, asked, |call: CloseCall| async move {
+        let note = note(call.note.as_deref())?;
+        let ordered = breaker.close(caller.by(), note);
+        let ordered = server.within(Duration::ZERO, ordered).await?;
+        changed(server, breaker, &ordered).await
+    })
+    .await
+}
+
+/// Closes a breaker and forgets what became of the calls before.
+#[utoipa::path(
+    post, path = "/v1/breakers/{name}/reset", tag = "breakers",
+    params(("name" = String, Path, description = "The breaker's name, percent-encoded", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")),
+    request_body = CloseCall,
+    responses(
+        (status = 200, description = "The breaker as of now", body = schema::ChangedBreaker),
+        super::Refusals,
+    ),
+    extensions(("x-semel-class" = json!("idempotent")), ("x-semel-needs-key" = json!(false)))
+)]
+pub(crate) async fn reset(
+    State(server): State<Server>,
+    caller: Caller,
+    Path(name): Path<String>,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    caller.needs(Scope::Operate)?;
+    let breaker = &handle(&server, &caller, &name)?;
+    let (server, caller) = (&server, &caller);
+    one(server, asked, |call: CloseCall| async move {
+        let note = note(call.note.as_deref())?;
+        let ordered = breaker.reset(caller.by(), note);
+        let ordered = server.within(Duration::ZERO, ordered).await?;
+        changed(server, breaker, &ordered).await
+    })
+    .await
+}
+
+/// Returns the caller's breaker of a name. An order counts no calls, so the thresholds do not matter; those of a
+/// breaker that is opened before its first call are the usual ones until then.
+fn handle(server: &Server, caller: &Caller, name: &str) -> Result<Breaker, Problem> {
+    let target = Target::new(key_of(name)?, Settings::default());
+    let target = target.map_err(|error| Problem::input(error.to_string()))?;
+    Ok(server.engine().breaker_in(&caller.namespace, &target))
+}
+
+fn note(text: Option<&str>) -> Result<Option<Note>, Problem> {
+    let note = text.map(Note::new).transpose();
+    note.map_err(|error| Problem::input(format!("note: {error}")))
+}
+
+async fn changed(server: &Server, breaker: &Breaker, ordered: &Ordered) -> Result<Answer, Problem> {
+    let view = server.within(Duration::ZERO, breaker.view()).await?;
+    let gone = || Problem::not_found(format!("{}: there is no such breaker", breaker.name()));
+    Answer::ok(&Changed {
+        ok: true,
+        effect: if ordered.repeated { "noop" } else { "updated" },
+        breaker: view.ok_or_else(gone)?,
+    })
+}

@@ -1,0 +1,121 @@
+//! What people do about breakers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::breaker::{Act, Breaker as Stored, Order, PhaseKind, Reply};
+use semel_core::ledger::{Fence, Record, StateKind};
+use semel_core::{Label, Namespace, Note};
+
+use super::{Breaker, BreakerView, answered_otherwise};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::store::{PAGE_MAX, Query};
+
+/// An order that was carried out.
+#[derive(Clone, Debug)]
+pub struct Ordered {
+    /// Where the breaker stands now.
+    pub phase: PhaseKind,
+    /// Whether it stood there before.
+    pub repeated: bool,
+}
+
+impl Engine {
+    /// Lists all breakers behind a wall, or everywhere, by their names.
+    ///
+    /// # Errors
+    /// Fails when the store does.
+    pub async fn breakers(&self, namespace: Option<&Namespace>) -> Result<Vec<BreakerView>> {
+        let mut query = Query {
+            namespace: namespace.cloned(),
+            states: StateKind::BREAKERS.to_vec(),
+            limit: PAGE_MAX,
+            ..Query::default()
+        };
+        let mut found = vec![];
+        loop {
+            let page = self.store().list(query.clone()).await?;
+            let now = self.store().now();
+            let breakers = page
+                .items
+                .iter()
+                .filter_map(|stored| stored.record.breaker());
+            found.extend(breakers.map(|breaker| BreakerView::of(breaker, now)));
+            query.cursor = page.next;
+            if query.cursor.is_none() {
+                break;
+            }
+        }
+        found.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        Ok(found)
+    }
+}
+
+impl Breaker {
+    /// Returns what is stored of it; `None` when nobody has reported a call yet.
+    ///
+    /// # Errors
+    /// Fails when the store does.
+    pub async fn view(&self) -> Result<Option<BreakerView>> {
+        let record = self.stored().await?;
+        let now = self.0.engine.store().now();
+        let breaker = record.as_deref().and_then(Record::breaker);
+        Ok(breaker.map(|breaker| BreakerView::of(breaker, now)))
+    }
+
+    /// Lets nothing through, for this long or until somebody closes it.
+    ///
+    /// # Errors
+    /// `fenced` when its phase changed meanwhile. Fails when the store does.
+    pub async fn open(
+        &self,
+        by: Label,
+        length: Option<Duration>,
+        note: Option<Note>,
+    ) -> Result<Ordered> {
+        let order = self.order(by, note).await?;
+        self.ordered(Act::Open(order, length)).await
+    }
+
+    /// Lets calls through again.
+    ///
+    /// # Errors
+    /// `not_found` when nobody knows it; else as [`Breaker::open`].
+    pub async fn close(&self, by: Label, note: Option<Note>) -> Result<Ordered> {
+        let order = self.order(by, note).await?;
+        self.ordered(Act::Close(order)).await
+    }
+
+    /// Lets calls through again, and forgets what became of those before.
+    ///
+    /// # Errors
+    /// As [`Breaker::close`].
+    pub async fn reset(&self, by: Label, note: Option<Note>) -> Result<Ordered> {
+        let order = self.order(by, note).await?;
+        self.ordered(Act::Reset(order)).await
+    }
+
+    async fn stored(&self) -> Result<Option<Arc<Record>>> {
+        let hash = Stored::hash_of(&self.0.namespace, &self.0.name);
+        let current = self.0.engine.store().load(&hash).await?;
+        self.0.saw(&current);
+        Ok(match current {
+            crate::store::Current::Absent(_) => None,
+            crate::store::Current::Stored(stored) => Some(stored.record),
+        })
+    }
+
+    async fn order(&self, by: Label, note: Option<Note>) -> Result<Order> {
+        let record = self.stored().await?;
+        let fence = record.map_or_else(Fence::default, |record| record.fence());
+        Ok(Order { fence, by, note })
+    }
+
+    async fn ordered(&self, act: Act) -> Result<Ordered> {
+        match self.0.ask(act).await? {
+            Reply::Ordered { phase, repeated } => Ok(Ordered { phase, repeated }),
+            Reply::Admitted(_) | Reply::Counted | Reply::Ignored => Err(answered_otherwise()),
+        }
+    }
+}
