@@ -114,8 +114,10 @@ impl Shared {
         let shared = Arc::clone(self);
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            // What could not be written is written with what comes next.
-            drop(shared.flush().await);
+            if lock(&shared.counting.pending).is_due {
+                // What could not be written is written with what comes next.
+                drop(shared.flush().await);
+            }
         });
     }
 

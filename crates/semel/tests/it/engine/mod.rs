@@ -1,6 +1,7 @@
 //! What the engine does, on memory and on SQLite, in virtual time.
 
 mod actions;
+mod breakers;
 mod cancelled;
 mod children;
 mod copies;
