@@ -99,7 +99,7 @@ fn of_fifty_callers_one_probes_and_its_success_closes_it() {
     gate.open();
     wait_until("it closes", || breaker(&setup)["state"] == "closed");
     fresh(&setup.ask(keyed("crowd-7")), 201);
-    let log = setup.world.semel(&["log", "--json"]);
+    let log = setup.world.semel(&["log", "--limit", "1000", "--json"]);
     let log = log.json();
     let words: Vec<_> = log.iter().filter_map(|it| it["command"].as_str()).collect();
     for word in ["breaker_opened", "breaker_half_open", "breaker_closed"] {
