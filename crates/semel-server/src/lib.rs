@@ -147,6 +147,11 @@ impl Service {
         })
     }
 
+    /// Tells of the requests through a proxy in its metrics.
+    pub fn tells_of(&self, proxy: &proxy::Service) {
+        self.server.counts().beside(proxy.counts());
+    }
+
     /// Returns where it listens, as callers write it.
     #[must_use]
     pub fn address(&self) -> &str {

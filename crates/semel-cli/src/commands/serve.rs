@@ -38,6 +38,7 @@ pub(crate) async fn run(context: &Context, args: &Serve) -> Result<ExitCode, Fai
     let store = settings.shown_store();
     tracing::info!(address = service.address(), store, "listening");
     if let Some(proxy) = &proxy {
+        service.tells_of(proxy);
         tracing::info!(address = proxy.address(), "the proxy listens");
     }
     tokio::spawn(stopping);

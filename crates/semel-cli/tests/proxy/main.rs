@@ -8,6 +8,7 @@ mod bodies;
 mod breakers;
 mod clocks;
 mod conformance;
+mod counted;
 mod crashes;
 mod direct;
 mod expiry;

@@ -83,6 +83,10 @@ metrics! {
         "Operations that wait on a queue, in all namespaces; at most 2000 waiting ones are looked at.";
     QUEUE_LAG: Gauge "semel_queue_lag_seconds",
         "For how long the first of those could have begun; 0 when none could.";
+    PROXY_REQUESTS: Counter "semel_proxy_requests_total",
+        "Requests through the proxy by route and by what became of them: executed, replayed, joined, passed, rehearsed, or the code of a refusal.";
+    PROXY_SECONDS: Histogram "semel_proxy_request_seconds",
+        "How long requests through the proxy took until their answer began, by route.";
     CONNECTIONS: Gauge "semel_connections_open", "Open connections.";
     STREAMS: Gauge "semel_streams_open", "Open event streams.";
     NOTIFY_DELIVERIES: Counter "semel_notify_deliveries_total",

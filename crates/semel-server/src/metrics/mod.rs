@@ -4,18 +4,20 @@
 
 mod histogram;
 mod known;
+mod proxied;
 mod saved;
 mod standing;
 mod text;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use semel::core::ledger::{Event, StateKind};
 
 use self::histogram::{Histogram, Read};
+pub(crate) use self::proxied::Proxied;
 use self::standing::Seen;
 pub(crate) use self::standing::doubt_since;
 use self::text::Text;
@@ -46,6 +48,7 @@ pub(crate) struct Counts {
     store_failures: AtomicU64,
     connections: AtomicU64,
     notify: Arc<notify::Counts>,
+    proxied: OnceLock<Arc<Proxied>>,
     seen: Seen,
 }
 
@@ -102,6 +105,7 @@ impl Counts {
             store_failures: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             notify: Arc::default(),
+            proxied: OnceLock::new(),
             seen: Seen::default(),
         }
     }
@@ -109,6 +113,11 @@ impl Counts {
     /// Counts what is told.
     pub(crate) fn notify(&self) -> &Arc<notify::Counts> {
         &self.notify
+    }
+
+    /// Tells of the requests through a proxy as well, that of this process.
+    pub(crate) fn beside(&self, proxied: Arc<Proxied>) {
+        self.proxied.get_or_init(|| proxied);
     }
 
     /// Counts a begin by what it was answered.
@@ -186,6 +195,7 @@ pub(crate) async fn text(server: &Server) -> String {
         text.one(&known::QUEUE_DEPTH, standing.queued);
         text.one(&known::QUEUE_LAG, standing.queue_lag.as_secs_f64());
     }
+    proxied::write(&mut text, counts.proxied.get().map(|proxied| &**proxied));
     let connections = counts.connections.load(Ordering::Relaxed);
     text.one(&known::CONNECTIONS, connections);
     text.one(&known::STREAMS, server.streams_open());

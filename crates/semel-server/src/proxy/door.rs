@@ -12,6 +12,7 @@ use crate::accepting::Accepting;
 use crate::config::Config;
 use crate::connection::Spoken;
 use crate::door::Door;
+use crate::metrics::Proxied;
 use crate::pepper::Pepper;
 use crate::replies::Replies;
 use crate::tls::Encryption;
@@ -56,6 +57,11 @@ impl<G: Guards> Opened<G> {
     /// Returns where clients find it.
     pub(super) fn address(&self) -> &str {
         &self.door.address
+    }
+
+    /// Returns what is counted of its requests.
+    pub(super) fn counts(&self) -> Arc<Proxied> {
+        self.front.counts()
     }
 
     /// Returns what stops it.

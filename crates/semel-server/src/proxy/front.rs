@@ -1,6 +1,7 @@
 //! Requests as they come in, and answers as they go out.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -11,7 +12,9 @@ use axum::http::{
 use axum::response::{IntoResponse as _, Response};
 use semel::Engine;
 use semel::core::identity::Observation;
-use semel::http::{Answer, Caller, Guard, Later, SEMEL_ERROR, Seat, Watch, named_by_connection};
+use semel::http::{
+    Answer, Became, Caller, Guard, Later, SEMEL_ERROR, Seat, Watch, named_by_connection,
+};
 
 use super::arriving::Arriving;
 use super::headers::{Preflight, share, without_hops};
@@ -21,6 +24,7 @@ use crate::config::Config;
 use crate::connection::Answers;
 use crate::http::Problem;
 use crate::http::gate::framed_clearly;
+use crate::metrics::Proxied;
 use crate::pepper::Pepper;
 use crate::proof::{Line, Proofs, Witness};
 use crate::tokens::Tokens;
@@ -68,6 +72,8 @@ pub(super) struct Guarded<G> {
     pub(super) keys: Vec<HeaderName>,
     /// What says that an answer was given before.
     pub(super) replayed: HeaderName,
+    /// What it is called where requests are counted.
+    pub(super) label: String,
 }
 
 /// What all requests share.
@@ -79,6 +85,7 @@ pub(super) struct Front<G> {
     tokens: Tokens,
     pepper: Pepper,
     proofs: Proofs,
+    counts: Arc<Proxied>,
 }
 
 impl<G: Guards> Front<G> {
@@ -88,7 +95,9 @@ impl<G: Guards> Front<G> {
         config: Config,
         pepper: Pepper,
     ) -> Arc<Self> {
+        let labels = routes.iter().map(|(_, route)| route.label.as_str());
         Arc::new(Self {
+            counts: Arc::new(Proxied::new(labels)),
             routes,
             tokens: Tokens::new(&engine),
             engine,
@@ -103,6 +112,11 @@ impl<G: Guards> Front<G> {
         self.proofs.clone()
     }
 
+    /// Returns what is counted.
+    pub(super) fn counts(&self) -> Arc<Proxied> {
+        Arc::clone(&self.counts)
+    }
+
     /// Waits until everything that was begun has ended.
     pub(super) async fn drained(&self) {
         for (_, route) in &self.routes {
@@ -110,7 +124,12 @@ impl<G: Guards> Front<G> {
         }
     }
 
-    async fn answered(&self, mut parts: Parts, body: Body) -> Result<Response, Problem> {
+    async fn answered<'a>(
+        &'a self,
+        mut parts: Parts,
+        body: Body,
+        course: &mut Course<'a>,
+    ) -> Result<Response, Problem> {
         let line = parts.extensions.remove::<Line>();
         parts.extensions.clear();
         let host = addressed(&mut parts)?;
@@ -121,6 +140,7 @@ impl<G: Guards> Front<G> {
         }
         let path = parts.uri.path();
         let route = find(&self.routes, &parts.method, &host, path).map_err(unrouted)?;
+        course.route = Some(&route.label);
         let principal = self.principal(&mut parts.headers, route).await?;
         refuse_odd(&parts.headers, &route.keys)?;
         let preflight = Preflight::of(&parts.method, &parts.headers);
@@ -131,7 +151,13 @@ impl<G: Guards> Front<G> {
         });
         let request = Request::from_parts(parts, semel::http::Body::new(Arriving::new(body)));
         let caller = Caller { principal, watch };
-        let Answer { response, seat } = route.guard.handle(request, caller).await;
+        let answer = route.guard.handle(request, caller).await;
+        let Answer {
+            response,
+            became,
+            seat,
+        } = answer;
+        course.became = became;
         let (mut parts, body) = response.into_parts();
         without_hops(&mut parts.headers);
         // The upstream's is not ours.
@@ -179,6 +205,46 @@ impl<G> Clone for Routed<G> {
 
 impl<G: Guards> Answers for Routed<G> {
     async fn answer(&self, request: Request<Body>) -> Response {
+        let (begun, method) = (Instant::now(), request.method().clone());
+        let mut course = Course::default();
+        let response = self.respond(request, &mut course).await;
+        course.ended(&self.0.counts, &method, &response, begun.elapsed());
+        response
+    }
+}
+
+/// What is known of a request, for those who count and log.
+#[derive(Debug)]
+struct Course<'a> {
+    route: Option<&'a str>,
+    became: Became,
+}
+
+impl Default for Course<'_> {
+    fn default() -> Self {
+        Self {
+            route: None,
+            became: Became::Refused,
+        }
+    }
+}
+
+impl Course<'_> {
+    /// Counts a request whose answer begins, and logs it: nothing of what it or its caller said.
+    fn ended(&self, counts: &Proxied, method: &Method, response: &Response, took: Duration) {
+        // What an upstream says under this name does not come through.
+        let code = response.headers().get(SEMEL_ERROR);
+        let code = code.and_then(|code| code.to_str().ok());
+        let became = code.unwrap_or(self.became.as_str());
+        counts.answered(self.route, became, took);
+        let (route, status) = (self.route.unwrap_or("none"), response.status().as_u16());
+        let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        tracing::debug!(%method, route, status, became, took_ms, "answered");
+    }
+}
+
+impl<G: Guards> Routed<G> {
+    async fn respond<'a>(&'a self, request: Request<Body>, course: &mut Course<'a>) -> Response {
         let (parts, body) = request.into_parts();
         if let Err(problem) = clear(&parts) {
             // Nobody wants the rest, whatever it is.
@@ -187,7 +253,7 @@ impl<G: Guards> Answers for Routed<G> {
             response.headers_mut().insert(header::CONNECTION, close);
             return response;
         }
-        let answered = self.0.answered(parts, body).await;
+        let answered = self.0.answered(parts, body, course).await;
         answered.unwrap_or_else(refused)
     }
 }

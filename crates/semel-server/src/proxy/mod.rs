@@ -30,6 +30,7 @@ pub use self::route::Matches;
 
 use self::door::Opened;
 use self::front::Guarded;
+use crate::metrics::Proxied;
 use crate::{StartError, Stop};
 
 /// The headers whose owner is told by what they hold, unless a route names others. The first that is there counts.
@@ -80,6 +81,7 @@ impl Route {
     fn guarded(self, doorway: &Doorway) -> (Matches, Guarded<Guard>) {
         let guarded = Guarded {
             credentials: self.credentials,
+            label: self.matches.label(),
             keys: self.rules.key_headers.clone(),
             replayed: self.rules.replayed(),
             guard: Guard::new(doorway.clone(), self.rules, self.upstream),
@@ -116,6 +118,11 @@ impl Service {
     #[must_use]
     pub fn address(&self) -> &str {
         self.opened.address()
+    }
+
+    /// Returns what is counted of its requests.
+    pub(crate) fn counts(&self) -> Arc<Proxied> {
+        self.opened.counts()
     }
 
     /// Returns what stops it.

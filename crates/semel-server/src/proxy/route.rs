@@ -67,6 +67,15 @@ impl Matches {
         self.host.as_deref().map(|host| split_port(host).0)
     }
 
+    /// Returns what the route is called where requests are counted: by what it is for.
+    pub(super) fn label(&self) -> String {
+        let (host, path) = (self.host.as_deref(), self.path.as_deref());
+        let label = format!("{}{}", host.unwrap_or("*"), path.unwrap_or("/"));
+        // A label is never quoted.
+        let is_plain = |c: char| c.is_ascii_graphic() && !['"', '\\', ','].contains(&c);
+        label.replace(|c| !is_plain(c), "_")
+    }
+
     fn fits(&self, method: &Method, host: &str, path: &str) -> bool {
         let for_host = self.host.as_deref().is_none_or(|wanted| {
             let (name, port) = split_port(wanted);

@@ -13,7 +13,7 @@ use super::guard::{Asked, Inner};
 use super::refusal::Refusal;
 use super::replay::unreadable;
 use super::stored::Head;
-use super::{Answer, Body};
+use super::{Answer, Became, Body};
 use crate::door::Preview;
 use crate::engine;
 use crate::receipt::Receipt;
@@ -34,6 +34,7 @@ fn said(what: &Value) -> Answer {
     response.headers_mut().insert(header::CONTENT_TYPE, media);
     Answer {
         response,
+        became: Became::Rehearsed,
         seat: None,
     }
 }

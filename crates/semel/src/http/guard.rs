@@ -20,7 +20,7 @@ use super::refusal::{Refusal, SEMEL_ERROR};
 use super::rules::{Forward, Rules};
 use super::running::Running;
 use super::saved::{Joined, saver};
-use super::{Answer, Body, Caller, Seat, SendError, Upstream, dry_run, lookup, replay};
+use super::{Answer, Became, Body, Caller, Seat, SendError, Upstream, dry_run, lookup, replay};
 use crate::breaker::{Breaker, Pass};
 use crate::door::{Admission, Doorway, Entered, Preview};
 use crate::engine::{self, Permit, Request, Saver};
@@ -86,6 +86,7 @@ impl Guard {
         let answered = self.0.answer(request, &caller).await;
         answered.unwrap_or_else(|refusal| Answer {
             response: refusal.response(),
+            became: Became::Refused,
             seat: None,
         })
     }
@@ -169,6 +170,7 @@ impl Inner {
         match sent {
             Ok(Ok(response)) => Ok(Answer {
                 response: unmarked(response),
+                became: Became::Passed,
                 seat: None,
             }),
             Ok(Err(SendError::NotSent(why))) => Err(Refusal::not_sent(&why)),
@@ -282,7 +284,7 @@ impl Inner {
                 (head, reader) = self.running.join(&identity.key) => {
                     let rest = Joined::new(self, &identity.key, reader);
                     let joined = replay::joined(&self.rules, &head, rest, &asked.accepted());
-                    return Ok(self.over(&seated, Told::outcome(joined)));
+                    return Ok(self.over(&seated, Told::outcome(joined), Became::Joined));
                 }
                 begun = self.begin_again(asked, claim, &identity) => begun,
             };
@@ -291,12 +293,15 @@ impl Inner {
                 Err(error) => return self.refused(&error).await,
             };
         }
-        let put_off = |refusal: Refusal| self.over(&seated, Told::put_off(refusal.response()));
+        let put_off = |refusal: Refusal| {
+            let told = Told::put_off(refusal.response());
+            self.over(&seated, told, Became::Refused)
+        };
         Ok(match admission {
             Admission::Execute(permit) => match self.still_admitted(pass).await {
                 Ok(pass) => {
                     let told = self.execute(asked, &identity, permit, place, pass).await?;
-                    self.over(&seated, told)
+                    self.over(&seated, told, Became::Executed)
                 }
                 Err(refusal) => {
                     let released = permit.not_done("the breaker opened before anything was sent");
@@ -323,7 +328,7 @@ impl Inner {
                 if !replayed.headers().contains_key(SEMEL_ERROR) {
                     self.count_replay(&receipt);
                 }
-                self.over(&seated, Told::outcome(replayed))
+                self.over(&seated, Told::outcome(replayed), Became::Replayed)
             }
             Admission::Wait { retry_after } => put_off(Refusal::in_flight(profile, retry_after)),
             Admission::InDoubt(record) => {
@@ -384,7 +389,7 @@ impl Inner {
     }
 
     /// Answers whoever waits: those who do not get the outcome come again for it.
-    fn over(&self, seated: &Seated<'_>, told: Told) -> Round {
+    fn over(&self, seated: &Seated<'_>, told: Told, became: Became) -> Round {
         let Told {
             mut response,
             is_outcome,
@@ -399,6 +404,7 @@ impl Inner {
         let seat = seat.clone().filter(|_| is_outcome);
         Round::Over(Box::new(Answer {
             response,
+            became,
             seat: seat.map(|seat| (seat, asked.about)),
         }))
     }

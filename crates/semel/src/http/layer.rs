@@ -175,7 +175,7 @@ where
         let body = Body::new(body);
         let (guard, request) = (self.guard.clone(), Request::from_parts(parts, body));
         Box::pin(async move {
-            let Answer { response, seat } = guard.handle(request, caller).await;
+            let Answer { response, seat, .. } = guard.handle(request, caller).await;
             Ok(match seat {
                 Some((seat, _)) => response.map(|body| seated(body, seat)),
                 None => response,

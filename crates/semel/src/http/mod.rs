@@ -127,11 +127,55 @@ impl fmt::Debug for Caller {
     }
 }
 
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Became {
+    /// It was sent on, and nothing is known of it.
+    Passed,
+    /// It was sent on for this caller, and this is what came of it.
+    Executed,
+    /// It got the answer that was recorded before.
+    Replayed,
+    /// It got the answer to a request that was under way.
+    Joined,
+    /// It was only said what would become of it.
+    Rehearsed,
+    /// Nothing was sent for it: the answer has a code.
+    Refused,
+}
+
+impl Became {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Passed,
+        Self::Executed,
+        Self::Replayed,
+        Self::Joined,
+        Self::Rehearsed,
+        Self::Refused,
+    ];
+
+    /// Returns the word that users see.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Executed => "executed",
+            Self::Replayed => "replayed",
+            Self::Joined => "joined",
+            Self::Rehearsed => "rehearsed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// The answer to a request.
 #[derive(Debug)]
 pub struct Answer {
     /// What is to be sent.
     pub response: http::Response<Body>,
+    /// What became of the request.
+    pub became: Became,
     /// Where what is seen of it is told; the same for identical requests is `about`. Without one nobody wants to know.
     pub seat: Option<(Arc<Seat>, u64)>,
 }

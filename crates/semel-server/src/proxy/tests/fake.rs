@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use semel::http::{Answer, Body, Caller};
+use semel::http::{Answer, Became, Body, Caller};
 use semel::{Engine, NewToken, Scope};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -115,6 +115,7 @@ impl Guards for Fake {
         *response.status_mut() = StatusCode::CREATED;
         response.headers_mut().extend(self.headers.clone());
         Answer {
+            became: Became::Executed,
             response,
             seat: None,
         }
@@ -137,6 +138,7 @@ pub(super) fn local() -> Config {
 
 pub(super) fn guarded(guard: Fake) -> Guarded<Fake> {
     Guarded {
+        label: String::new(),
         guard,
         credentials: CREDENTIALS.to_vec(),
         keys: vec![HeaderName::from_static("idempotency-key")],
