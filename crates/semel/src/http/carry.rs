@@ -402,7 +402,7 @@ fn tell(told: oneshot::Sender<Told>, what: Told) {
 fn stands(inner: &Inner, receipt: &Receipt, accepted: &[HeaderValue]) -> Option<Told> {
     receipt
         .replayed
-        .then(|| Told::outcome(replay::response(&inner.rules, receipt, accepted)))
+        .then(|| replay::told(&inner.rules, receipt, accepted))
 }
 
 fn effect_of(method: &Method, parts: &response::Parts) -> Effect {

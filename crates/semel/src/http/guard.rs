@@ -284,7 +284,7 @@ impl Inner {
                 (head, reader) = self.running.join(&identity.key) => {
                     let rest = Joined::new(self, &identity.key, reader);
                     let joined = replay::joined(&self.rules, &head, rest, &asked.accepted());
-                    return Ok(self.over(&seated, Told::outcome(joined), Became::Joined));
+                    return Ok(self.over(&seated, joined, Became::Joined));
                 }
                 begun = self.begin_again(asked, claim, &identity) => begun,
             };
@@ -323,12 +323,12 @@ impl Inner {
                 Round::Again
             }
             Admission::Replay(receipt) => {
-                let replayed = replay::response(&self.rules, &receipt, &asked.accepted());
+                let replayed = replay::told(&self.rules, &receipt, &asked.accepted());
                 // What is not given saves nothing.
-                if !replayed.headers().contains_key(SEMEL_ERROR) {
+                if !replayed.response.headers().contains_key(SEMEL_ERROR) {
                     self.count_replay(&receipt);
                 }
-                self.over(&seated, Told::outcome(replayed), Became::Replayed)
+                self.over(&seated, replayed, Became::Replayed)
             }
             Admission::Wait { retry_after } => put_off(Refusal::in_flight(profile, retry_after)),
             Admission::InDoubt(record) => {

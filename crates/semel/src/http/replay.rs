@@ -10,6 +10,7 @@ use http_body::Frame;
 use serde_json::Value;
 use tokio::time::{Sleep, sleep};
 
+use super::carry::Told;
 use super::refusal::Refusal;
 use super::rules::Rules;
 use super::saved::Joined;
@@ -17,35 +18,33 @@ use super::stored::{Form, Head, Piece};
 use super::{Body, BodyError};
 use crate::receipt::Receipt;
 
-/// Answers a request that accepts these codings with what is stored of an operation that is done.
-pub(super) fn response(
-    rules: &Rules,
-    receipt: &Receipt,
-    accepted: &[HeaderValue],
-) -> Response<Body> {
+/// Answers a request that accepts these codings with what is stored of an operation that is done. Who cannot be given an
+/// answer that is kept does not have it, and comes again; who hears that it was too long knows all that there is.
+pub(super) fn told(rules: &Rules, receipt: &Receipt, accepted: &[HeaderValue]) -> Told {
     let payload = receipt.payload.as_deref();
     let Some(stored) = payload else {
-        return resolved(rules, receipt, None);
+        return Told::outcome(resolved(rules, receipt, None));
     };
     let Some((head, start)) = Head::read(stored) else {
-        return resolved(rules, receipt, Some(stored));
+        return Told::outcome(resolved(rules, receipt, Some(stored)));
     };
     if let Some(refusal) = unreadable(&head, accepted) {
-        return refusal.response();
+        return Told::put_off(refusal.response());
     }
     let body = Bytes::copy_from_slice(&stored[start..]);
     let body = match head.form {
-        Form::Left => return Refusal::not_kept(head.status).response(),
+        Form::Left => return Told::outcome(Refusal::not_kept(head.status).response()),
         Form::Plain if body.is_empty() => Body::empty(),
         Form::Plain => Body::full(body),
         Form::Paced => {
             let Some(pieces) = Piece::read_all(&body) else {
-                return Refusal::internal("what is stored of the answer cannot be read").response();
+                let damaged = Refusal::internal("what is stored of the answer cannot be read");
+                return Told::put_off(damaged.response());
             };
             paced(pieces)
         }
     };
-    told_before(rules, &head, body)
+    Told::outcome(told_before(rules, &head, body))
 }
 
 /// Returns why an answer cannot be given to a request that accepts these codings: nothing is decoded, and what was done
@@ -61,16 +60,11 @@ pub(super) fn unreadable(head: &Head, accepted: &[HeaderValue]) -> Option<Refusa
 }
 
 /// Answers a request that accepts these codings with what streams to somebody else.
-pub(super) fn joined(
-    rules: &Rules,
-    head: &Head,
-    rest: Joined,
-    accepted: &[HeaderValue],
-) -> Response<Body> {
-    if let Some(refusal) = unreadable(head, accepted) {
-        return refusal.response();
+pub(super) fn joined(rules: &Rules, head: &Head, rest: Joined, accepted: &[HeaderValue]) -> Told {
+    match unreadable(head, accepted) {
+        Some(refusal) => Told::put_off(refusal.response()),
+        None => Told::outcome(told_before(rules, head, Body::new(rest))),
     }
-    told_before(rules, head, Body::new(rest))
 }
 
 fn told_before(rules: &Rules, head: &Head, body: Body) -> Response<Body> {

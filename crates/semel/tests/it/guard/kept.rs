@@ -275,6 +275,26 @@ async fn c084_who_cannot_read_the_coding_is_told_so() {
     assert_eq!(shop.sent(), 1, "it is not done again for that");
 }
 
+/// It must not count as one who has the answer: without a key, the next who asks would be taken for one who wants another
+/// effect.
+#[tokio::test]
+async fn c084_who_cannot_read_the_coding_does_not_have_the_answer() {
+    let (engine, shop) = (engine().await, Shop::default());
+    let shop = shop.then(Step::Headers(201, &[("content-encoding", "br")], "coded"));
+    let guard = guard(&engine, &shop, rules());
+    let asked = |accepted: &str| {
+        let request = with(post(Some("k"), "{}"), "accept-encoding", accepted);
+        guard.handle(request, Caller::default())
+    };
+    for (accepted, status, has_answer) in
+        [("br", 201, true), ("gzip", 406, false), ("br", 201, true)]
+    {
+        let answer = asked(accepted).await;
+        assert_eq!(answer.response.status(), status, "{accepted}");
+        assert_eq!(answer.seat.is_some(), has_answer, "{accepted}");
+    }
+}
+
 #[tokio::test]
 async fn c084_an_answer_that_nobody_asked_to_be_coded_is_everybodys() {
     let (engine, shop) = (engine().await, Shop::default());
