@@ -82,7 +82,7 @@ fn postgres_does_what_the_model_does() {
 }
 
 /// The most streams that a planted bug may survive.
-const STREAMS_MAX: u64 = 40;
+const STREAMS_MAX: u64 = 160;
 
 #[test]
 fn every_planted_bug_is_found() {
