@@ -135,6 +135,17 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem
     })
 }
 
+/// Reads one call. The members of an array would be taken for those of an object, in their order.
+pub(crate) fn call<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem> {
+    if json.trim_ascii_start().starts_with(b"[") {
+        return Err(
+            Problem::input("the body is an array, and this call is an object")
+                .hint("/openapi.json says what each call takes"),
+        );
+    }
+    parse(json)
+}
+
 /// What one call is answered with.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -169,8 +180,8 @@ where
     F: Fn(T) -> A,
     A: Future<Output = Result<Answer, Problem>>,
 {
-    let answers = calls.iter().map(|call| {
-        let asked = parse::<T>(call.get().as_bytes()).map(&answer);
+    let answers = calls.iter().map(|item| {
+        let asked = call::<T>(item.get().as_bytes()).map(&answer);
         async {
             match asked {
                 Ok(answer) => answer.await,

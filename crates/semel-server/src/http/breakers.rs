@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::body::Answer;
+use super::numbers::Whole;
 use super::operations::Listed;
 use super::problem::Problem;
 use super::request::key_of;
@@ -24,8 +25,8 @@ const LENGTH_MAX_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
 #[serde(deny_unknown_fields)]
 pub(crate) struct OpenCall {
     /// For how many milliseconds; without it, until it is closed.
-    #[schema(minimum = 1, maximum = 31536000000u64)]
-    for_ms: Option<u64>,
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 31_536_000_000_u64)]
+    for_ms: Option<Whole>,
     /// Why.
     #[schema(
         min_length = 1,
@@ -98,7 +99,7 @@ pub(crate) async fn open(
     let (server, caller) = (&server, &caller);
     one(server, asked, |call: OpenCall| async move {
         let note = note(call.note.as_deref())?;
-        let length = match call.for_ms {
+        let length = match call.for_ms.map(|millis| millis.0) {
             Some(0) => return Err(Problem::input("`for_ms` is at least 1")),
             Some(millis) if millis > LENGTH_MAX_MS => {
                 return Err(Problem::input(format!(

@@ -288,7 +288,7 @@ where
 {
     let received = asked.read(server).await?;
     match Calls::read(&received.bytes)? {
-        Calls::One(call) => json(Box::pin(answer(body::parse(call)?)).await?),
+        Calls::One(call) => json(Box::pin(answer(body::call(call)?)).await?),
         Calls::Many(calls) => {
             let body = answer_each(&calls, answer).await;
             json(Answer { status: 200, body })
@@ -307,7 +307,7 @@ where
     A: Future<Output = Result<Answer, Problem>>,
 {
     let received = asked.read(server).await?;
-    json(Box::pin(answer(body::parse(&received.bytes)?)).await?)
+    json(Box::pin(answer(body::call(&received.bytes)?)).await?)
 }
 
 /// Makes a response of an answer.

@@ -2,6 +2,7 @@
 
 mod batches;
 mod begins;
+mod breakers;
 mod lists;
 mod operators;
 mod pages;

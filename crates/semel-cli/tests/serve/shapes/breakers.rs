@@ -1,0 +1,85 @@
+//! Breakers over the API: what people decide, and what is no call.
+
+use serde_json::json;
+
+use super::{Server, begin};
+use crate::harness::World;
+
+#[test]
+fn a_breaker_is_opened_closed_and_listed() {
+    let world = World::new();
+    let server = Server::start(&world);
+    assert_eq!(
+        server.get("/v1/breakers").expect(200),
+        json!({"items": [], "next": null})
+    );
+    let opened = server.post(
+        "/v1/breakers/bank/open",
+        &json!({"for_ms": 60_000.0, "note": "moving"}),
+    );
+    let opened = opened.expect(200);
+    assert_eq!(
+        ["ok", "effect", "name", "state", "note"].map(|member| opened[member].clone()),
+        [
+            json!(true),
+            json!("updated"),
+            json!("bank"),
+            json!("open"),
+            json!("moving")
+        ]
+    );
+    assert!(opened["retry_at"].is_string(), "{opened}");
+    let listed = server.get("/v1/breakers").expect(200);
+    assert_eq!(listed["items"][0]["state"], "open", "{listed}");
+    for (effect, is_again) in [("updated", false), ("noop", true)] {
+        let closed = server
+            .post("/v1/breakers/bank/close", &json!({}))
+            .expect(200);
+        assert_eq!(
+            (&closed["state"], &closed["effect"]),
+            (&json!("closed"), &json!(effect)),
+            "again: {is_again}"
+        );
+    }
+    let reset = server.post("/v1/breakers/bank/reset", &json!({"note": null}));
+    assert_eq!(reset.expect(200)["calls"], 0);
+    let events = server.get("/v1/events").expect(200).to_string();
+    for event in ["breaker_opened", "breaker_closed"] {
+        assert!(events.contains(event), "{event}: {events}");
+    }
+    // It is no operation.
+    server.get("/v1/operations/bank").problem(404, "not_found");
+    let operations = server.get("/v1/operations").expect(200);
+    assert_eq!(operations["items"], json!([]));
+}
+
+#[test]
+fn an_array_is_no_call_though_its_items_would_fit() {
+    let world = World::new();
+    let server = Server::start(&world);
+    for (target, body) in [
+        ("/v1/breakers/bank/open", json!([null, null])),
+        ("/v1/breakers/bank/reset", json!(["why"])),
+    ] {
+        server.post(target, &body).problem(400, "invalid_input");
+    }
+    assert_eq!(server.get("/v1/breakers").expect(200)["items"], json!([]));
+    // An array of calls is one; an array within it is none.
+    let answers = server.post("/v1/begin", &json!([begin("k"), ["k", "n"]]));
+    let answers = answers.expect(200);
+    assert_eq!(
+        (&answers[0]["status"], &answers[1]["status"]),
+        (&json!(200), &json!(400)),
+        "{answers}"
+    );
+    for (body, what) in [
+        (json!({"for_ms": 0}), "too short"),
+        (json!({"for_ms": 31_536_000_001_u64}), "too long"),
+        (json!({"for_ms": 1.5}), "no whole number"),
+        (json!({"because": "x"}), "unknown"),
+    ] {
+        let refused = server.post("/v1/breakers/bank/open", &body);
+        refused.problem(400, "invalid_input");
+        assert_eq!(refused.json()["retryable"], false, "{what}");
+    }
+}
