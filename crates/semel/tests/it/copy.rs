@@ -370,9 +370,10 @@ async fn answers_that_are_forgotten_while_they_are_copied_are_no_difference() {
     let directory = scratch();
     let url = |name: &str| format!("sqlite:{}", directory.path().join(name).display());
     let source = Engine::open(&url("a.db")).await.expect("it opens");
+    let (turned, mut turns) = tokio::sync::mpsc::unbounded_channel();
     let churn: Vec<_> = (0..4)
         .map(|who| {
-            let source = source.clone();
+            let (source, turned) = (source.clone(), turned.clone());
             tokio::spawn(async move {
                 // Until it is refused, as the ledger has moved.
                 for n in 0.. {
@@ -391,6 +392,9 @@ async fn answers_that_are_forgotten_while_they_are_copied_are_no_difference() {
                     if operator.forget().await.is_err() {
                         return n;
                     }
+                    if n == 0 {
+                        turned.send(who).expect("it is waited for");
+                    }
                     // The log must not grow faster than it can be verified.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -399,6 +403,9 @@ async fn answers_that_are_forgotten_while_they_are_copied_are_no_difference() {
         })
         .collect();
     let target = Engine::open_copy(&url("b.db")).await.expect("it opens");
+    for _ in &churn {
+        turns.recv().await.expect("all of them are at it");
+    }
     for round in 0..scaled(10, 3) {
         let copied = copy(&source, &target, &Way::Snapshot).await;
         let copied = copied.expect("it is copied");
