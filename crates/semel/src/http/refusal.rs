@@ -273,7 +273,9 @@ impl Refusal {
         let title = "The upstream is left alone for now";
         let detail = format!("{detail}; nothing was sent");
         let pause = retry_at.map_or(UNTIL_CLOSED, |at| at.since(now));
-        let mut refusal = Self::new(status, "breaker_open", title, detail).retryable(pause);
+        let hint = "wait until then, or close it by hand once the upstream is well again (`semel breaker close NAME`)";
+        let refusal = Self::new(status, "breaker_open", title, detail).hint(hint);
+        let mut refusal = refusal.retryable(pause);
         refusal.retry_at = retry_at;
         refusal
     }
