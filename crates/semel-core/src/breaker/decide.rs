@@ -37,20 +37,18 @@ pub fn decide(
         Act::Admit(wanted) => admit(breaker, ask, wanted, now),
         Act::Report(said) => Ok(report(breaker, ask, said, now)),
         Act::Open(order, length) => {
-            let met = meet(breaker, order, command)?;
-            met.map_or_else(Ok, |()| {
-                Ok(open(breaker, ask, order, *length, command, now))
-            })
+            let again = repeated(breaker, order, command)?;
+            Ok(again.unwrap_or_else(|| open(breaker, ask, order, *length, command, now)))
         }
         Act::Close(order) => {
             let breaker = breaker.ok_or(Rejection::NotFound)?;
-            let met = meet(Some(breaker), order, command)?;
-            met.map_or_else(Ok, |()| Ok(close(breaker, command, now)))
+            let again = repeated(Some(breaker), order, command)?;
+            Ok(again.unwrap_or_else(|| close(breaker, command, now)))
         }
         Act::Reset(order) => {
             let breaker = breaker.ok_or(Rejection::NotFound)?;
-            let met = meet(Some(breaker), order, command)?;
-            met.map_or_else(Ok, |()| Ok(reset(breaker, command, now)))
+            let again = repeated(Some(breaker), order, command)?;
+            Ok(again.unwrap_or_else(|| reset(breaker, command, now)))
         }
     }
 }
@@ -214,21 +212,20 @@ fn opened(breaker: &Breaker, ask: &Ask, times: u32, now: Timestamp) -> Decision 
     write(next, Event::BreakerOpened, said(Reply::Counted))
 }
 
-/// Looks whether an order was decided on what is stored; its exact repeat gets the same answer.
-fn meet(
+/// Returns the answer to the exact repeat of the last order; `None` for one that was decided on what is stored.
+fn repeated(
     breaker: Option<&Breaker>,
     order: &Order,
     command: &Command,
-) -> Result<Result<(), Decision>, Rejection> {
-    let last = breaker.and_then(|breaker| breaker.last_order.zip(Some(breaker)));
-    if let Some((last, breaker)) = last
-        && last == command.digest()
+) -> Result<Option<Decision>, Rejection> {
+    if let Some(breaker) = breaker
+        && breaker.last_order == Some(command.digest())
     {
-        return Ok(Err(ordered_already(breaker)));
+        return Ok(Some(ordered_already(breaker)));
     }
     let fence = breaker.map_or_else(Fence::default, |breaker| breaker.fence);
     if fence == order.fence {
-        Ok(Ok(()))
+        Ok(None)
     } else {
         Err(Rejection::Fenced)
     }

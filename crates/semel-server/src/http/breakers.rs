@@ -132,16 +132,7 @@ pub(crate) async fn close(
     Path(name): Path<String>,
     asked: Asked,
 ) -> Result<Response, Problem> {
-    caller.needs(Scope::Operate)?;
-    let breaker = &handle(&server, &caller, &name)?;
-    let (server, caller) = (&server, &caller);
-    one(server, asked, |call: CloseCall| async move {
-        let note = note(call.note.as_deref())?;
-        let ordered = breaker.close(caller.by(), note);
-        let ordered = server.within(Duration::ZERO, ordered).await?;
-        changed(server, breaker, &ordered).await
-    })
-    .await
+    order(&server, &caller, &name, asked, Choice::Close).await
 }
 
 /// Closes a breaker and forgets what became of the calls before.
@@ -161,12 +152,33 @@ pub(crate) async fn reset(
     Path(name): Path<String>,
     asked: Asked,
 ) -> Result<Response, Problem> {
+    order(&server, &caller, &name, asked, Choice::Reset).await
+}
+
+/// What lets calls through again.
+#[derive(Clone, Copy)]
+enum Choice {
+    Close,
+    Reset,
+}
+
+async fn order(
+    server: &Server,
+    caller: &Caller,
+    name: &str,
+    asked: Asked,
+    choice: Choice,
+) -> Result<Response, Problem> {
     caller.needs(Scope::Operate)?;
-    let breaker = &handle(&server, &caller, &name)?;
-    let (server, caller) = (&server, &caller);
+    let breaker = &handle(server, caller, name)?;
     one(server, asked, |call: CloseCall| async move {
-        let note = note(call.note.as_deref())?;
-        let ordered = breaker.reset(caller.by(), note);
+        let (by, note) = (caller.by(), note(call.note.as_deref())?);
+        let ordered = async {
+            match choice {
+                Choice::Close => breaker.close(by, note).await,
+                Choice::Reset => breaker.reset(by, note).await,
+            }
+        };
         let ordered = server.within(Duration::ZERO, ordered).await?;
         changed(server, breaker, &ordered).await
     })

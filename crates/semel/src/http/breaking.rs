@@ -6,7 +6,7 @@ use super::guard::{Asked, Inner};
 use super::refusal::Refusal;
 use crate::breaker::Pass;
 use crate::door::Preview;
-use crate::engine::{self, Request};
+use crate::engine::{self, Permit, Request};
 use crate::error::Error;
 
 impl Inner {
@@ -64,6 +64,13 @@ impl Inner {
             Some(pass) if pass.is_probe() => Ok(Some(pass)),
             Some(_) | None => self.admitted().await,
         }
+    }
+
+    /// Gives a claim back whose upstream is left alone after all.
+    pub(super) async fn give_back(&self, permit: Permit) -> Result<(), Refusal> {
+        let released = permit.not_done("the breaker opened before anything was sent");
+        let released = released.await.map(drop);
+        released.map_err(|error| Refusal::of(&error, &self.rules.profile))
     }
 
     fn left_alone(&self, error: &Error) -> Refusal {

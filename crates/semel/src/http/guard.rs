@@ -304,10 +304,7 @@ impl Inner {
                     self.over(&seated, told, Became::Executed)
                 }
                 Err(refusal) => {
-                    let released = permit.not_done("the breaker opened before anything was sent");
-                    released
-                        .await
-                        .map_err(|error| Refusal::of(&error, profile))?;
+                    self.give_back(permit).await?;
                     put_off(refusal)
                 }
             },
