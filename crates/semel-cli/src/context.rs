@@ -30,21 +30,33 @@ impl Context {
 
     /// Opens the store; a file that is not there is made.
     pub(crate) async fn open(&self) -> Result<Engine, Failure> {
-        let engine = self.engine.get_or_try_init(async || self.engine().await);
+        let store = frugal(self.settings.store());
+        let engine = self
+            .engine
+            .get_or_try_init(async || self.engine(&store).await);
         engine.await.cloned()
     }
 
-    async fn engine(&self) -> Result<Engine, Failure> {
-        let store = frugal(self.settings.store());
+    /// Opens the store for much at once.
+    pub(crate) async fn open_wide(&self) -> Result<Engine, Failure> {
+        let store = self.settings.store();
+        let engine = self
+            .engine
+            .get_or_try_init(async || self.engine(store).await);
+        engine.await.cloned()
+    }
+
+    async fn engine(&self, store: &str) -> Result<Engine, Failure> {
         let builder = Engine::builder().redactor(self.settings.redactor()?);
+        let builder = self.settings.queues_of(builder);
         if !self.is_remote() {
-            return Ok(builder.open(&store).await?);
+            return Ok(builder.open(store).await?);
         }
         let builder = match self.settings.get("token") {
             "" => builder,
             token => builder.token(token),
         };
-        let engine = builder.open(&store).await?;
+        let engine = builder.open(store).await?;
         let (asked, own) = (self.settings.namespace(), engine.namespace());
         if asked.is_some_and(|asked| asked != own.as_str()) {
             let text = format!("the server lets this caller into the namespace `{own}` only");

@@ -7,6 +7,7 @@ mod commands;
 mod context;
 mod failure;
 mod found;
+mod given;
 mod liveness;
 mod look_up;
 mod order;
@@ -78,6 +79,9 @@ fn start(context: &Context, verb: Verb) -> Result<ExitCode, Failure> {
             Verb::Retry(args) => commands::retry::run(context, &args).await,
             Verb::Cancel(args) => commands::cancel::run(context, &args).await,
             Verb::Forget(args) => commands::forget::run(context, &args).await,
+            Verb::Submit(args) => commands::submit::run(context, &args).await,
+            Verb::Work(args) => commands::work::run(context, &args).await,
+            Verb::Dead(args) => commands::dead::run(context, &args).await,
             Verb::Stats(_) => commands::stats::run(context).await,
             Verb::Doctor(args) => commands::doctor::run(context, &args).await,
             Verb::Backup(args) => commands::backup::run(context, &args).await,
@@ -89,6 +93,7 @@ fn start(context: &Context, verb: Verb) -> Result<ExitCode, Failure> {
             Verb::Proxy(args) => commands::proxy::run(context, &args).await,
             Verb::Token(args) => commands::token::run(context, &args).await,
             Verb::Breaker(args) => commands::breaker::run(context, &args).await,
+            Verb::Inbox(args) => commands::inbox::run(context, &args).await,
             Verb::Config(args) => Ok(commands::config::run(context, &args)),
             Verb::Completions(args) => commands::completions::run(&context.printer, &args),
             Verb::Man(args) => commands::man::run(&context.printer, &args),

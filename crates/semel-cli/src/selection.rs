@@ -105,6 +105,13 @@ impl Tally {
         explain(&failure.message, failure.hint.as_deref());
     }
 
+    /// Counts what was asked for and is not there.
+    pub(crate) fn missing(&mut self, context: &Context, failure: &Failure) {
+        self.refused += 1;
+        self.exit.get_or_insert_with(|| failure.exit());
+        context.printer.failure(failure);
+    }
+
     /// Ends a command about many; `did` says what was done to them.
     pub(crate) fn finish(self, context: &Context, did: &str, more: bool) -> ExitCode {
         let Self { done, refused, .. } = self;

@@ -3,12 +3,13 @@
 use core::time::Duration;
 
 use crate::digest::Digest;
+use crate::queue::Backoff;
 use crate::text::AttemptId;
 
-/// The first wait lies between zero and this.
+/// The first wait lies between zero and this, unless a queue says otherwise.
 pub const BASE: Duration = Duration::from_secs(1);
 
-/// No wait is longer than this.
+/// No wait is longer than this, unless a queue says otherwise.
 pub const CAP: Duration = Duration::from_secs(5 * 60);
 
 /// Returns the wait after attempt number `attempt` ended: full jitter under a doubling ceiling.
@@ -16,11 +17,12 @@ pub const CAP: Duration = Duration::from_secs(5 * 60);
 /// Chance comes from the ended attempt's id, which is random, so that replaying the log gives the
 /// same wait without storing it.
 #[must_use]
-pub fn backoff(attempt: u32, ended: &AttemptId) -> Duration {
+pub fn backoff(times: Backoff, attempt: u32, ended: &AttemptId) -> Duration {
     let doublings = attempt.saturating_sub(1).min(32);
-    let ceiling = BASE
+    let ceiling = times
+        .base()
         .saturating_mul(1u32.checked_shl(doublings).unwrap_or(u32::MAX))
-        .min(CAP);
+        .min(times.cap());
     let ceiling_micros = u64::try_from(ceiling.as_micros()).unwrap_or(u64::MAX);
     let hash = Digest::of_parts(&[b"semel-backoff\0", ended.as_str().as_bytes()]).0;
     let chance = u64::from_le_bytes([
@@ -43,8 +45,14 @@ mod tests {
     fn waits_double_up_to_the_cap_and_use_the_whole_range() {
         for (attempt, ceiling) in [(1, 1), (2, 2), (3, 4), (9, 256), (10, 300), (u32::MAX, 300)] {
             let ceiling = Duration::from_secs(ceiling);
-            let longest = ids().map(|id| backoff(attempt, &id)).max().unwrap();
-            let shortest = ids().map(|id| backoff(attempt, &id)).min().unwrap();
+            let longest = ids()
+                .map(|id| backoff(Backoff::default(), attempt, &id))
+                .max()
+                .unwrap();
+            let shortest = ids()
+                .map(|id| backoff(Backoff::default(), attempt, &id))
+                .min()
+                .unwrap();
             assert!(
                 longest <= ceiling && longest > ceiling.mul_f64(0.98),
                 "{attempt}: {longest:?}"
@@ -56,6 +64,9 @@ mod tests {
     #[test]
     fn the_same_attempt_always_waits_the_same() {
         let id = AttemptId::from_random(42);
-        assert_eq!(backoff(3, &id), backoff(3, &id));
+        assert_eq!(
+            backoff(Backoff::default(), 3, &id),
+            backoff(Backoff::default(), 3, &id)
+        );
     }
 }

@@ -186,6 +186,22 @@ impl Label {
 }
 
 text_type! {
+    /// Names a source of webhooks: it is a part of the address that the sender has and of every key, so it holds nothing
+    /// that either would read as a separator.
+    SourceName, |text| {
+        let rule = "use letters, digits, `_` and `-`";
+        check(text, "the name of a source", SourceName::MAX_BYTES, rule, |c| {
+            c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+        })
+    }
+}
+
+impl SourceName {
+    /// The longest name, in bytes: a key has to have room for the sender's id after it.
+    pub const MAX_BYTES: usize = 64;
+}
+
+text_type! {
     /// Explains something to people (an error, a note): up to 1,024 bytes, control characters removed.
     Note, |text| check(text, "a note", Note::MAX_BYTES, "control characters cannot be shown", |c| {
         !c.is_control()

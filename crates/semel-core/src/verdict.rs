@@ -1,5 +1,7 @@
 //! What an attempt learned, and what is stored of it.
 
+use core::time::Duration;
+
 use crate::digest::Digest;
 use crate::effect::Effect;
 use crate::text::Note;
@@ -51,6 +53,8 @@ pub enum Verdict {
         reject: bool,
         /// Why it did not happen.
         error: Option<Note>,
+        /// How long to wait at least, where whoever turned it away said so.
+        retry_after: Option<Duration>,
     },
     /// Nobody can tell; this is the default wherever a door cannot prove one of the others.
     Unknown {

@@ -3,10 +3,15 @@
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
+use crate::inbox::Sources;
 use crate::notify::Secret;
 use crate::outbound::Url;
+use crate::push::Push;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +119,10 @@ pub struct Config {
     pub rate_limit: Option<NonZeroU32>,
     /// Who is told of doubts and of dead operations.
     pub notify: Notify,
+    /// Whose webhooks are received; what changes here counts from then on.
+    pub inbox: watch::Receiver<Arc<Sources>>,
+    /// The queues whose tasks are sent to a URL.
+    pub push: Vec<Push>,
     /// Where spans of requests are sent to; only builds with the feature `otlp` send them.
     pub otlp: Option<Url>,
     /// Loses the first reply to a call that changes something, the third, and so on, after it was done: for
@@ -135,6 +144,8 @@ impl Config {
             origins: vec![],
             rate_limit: None,
             notify: Notify::default(),
+            inbox: watch::channel(Arc::default()).1,
+            push: vec![],
             otlp: None,
             drops_replies: false,
             limits: Limits::default(),

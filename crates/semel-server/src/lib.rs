@@ -14,6 +14,7 @@ mod door;
 mod feed;
 mod http;
 mod http2;
+pub mod inbox;
 mod listener;
 mod locked;
 pub mod mcp;
@@ -25,6 +26,7 @@ mod pepper;
 mod pool;
 mod proof;
 pub mod proxy;
+mod push;
 mod rate;
 mod replies;
 mod socket;
@@ -44,6 +46,7 @@ use tokio::sync::watch;
 pub use self::config::{Auth, Config, Limits, Listen, Notify, Tls};
 pub use self::notify::Secret;
 pub use self::outbound::Url;
+pub use self::push::Push;
 
 use self::accepting::Accepting;
 use self::connection::Spoken;
@@ -51,6 +54,7 @@ use self::door::Door;
 use self::http::Server;
 use self::metrics::Counts;
 use self::notify::Channel;
+use self::push::Pushing;
 use self::replies::Replies;
 use self::span::Exporting;
 
@@ -80,6 +84,9 @@ pub enum StartError {
     /// Nobody can be told anything in the way that is set.
     #[error("notify: {0}")]
     Notify(String),
+    /// A push queue's tasks cannot be sent in the way that is set.
+    #[error("{0}")]
+    Push(String),
     /// Our own standard input or output cannot be used.
     #[error("standard input and output: {0}")]
     Standard(String),
@@ -99,6 +106,7 @@ pub struct Service {
     door: Door,
     server: Server,
     channels: Vec<Channel>,
+    pushing: Pushing,
     exporting: Option<Exporting>,
     router: Router,
     config: Config,
@@ -131,6 +139,7 @@ impl Service {
     /// Says why that is not possible.
     pub async fn open(engine: Engine, mut config: Config) -> Result<Self, StartError> {
         let channels = Channel::all(&config.notify).map_err(StartError::Notify)?;
+        let pushing = Pushing::new(&config.push).map_err(StartError::Push)?;
         let destination = span::destination(&config).map_err(StartError::Otlp)?;
         let door = Door::open(&engine, &mut config, Spoken::Http1).await?;
         let (stop, stopped) = watch::channel(false);
@@ -140,6 +149,7 @@ impl Service {
             door,
             server,
             channels,
+            pushing,
             exporting,
             router,
             config,
@@ -178,6 +188,11 @@ impl Service {
             let engine = self.server.engine().clone();
             tokio::spawn(notify::run(engine, self.channels, told, stop.clone()))
         });
+        let pushing = {
+            let engine = self.server.engine().clone();
+            let counts = Arc::clone(self.server.counts().push());
+            tokio::spawn(self.pushing.run(engine, counts, stop.clone()))
+        };
         let accepting = Accepting {
             listener: self.door.listener,
             encryption: self.door.encryption,
@@ -198,6 +213,7 @@ impl Service {
                 // One that broke down has nothing left to do.
                 drop(notifying.await);
             }
+            drop(pushing.await);
             if let Some(exporting) = self.exporting {
                 exporting.finish().await;
             }

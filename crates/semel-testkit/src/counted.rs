@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use semel::clock::Clock as _;
 use semel::store::{
     AbsentAsOf, Change, Chunk, Commit, Current, Expected, Guard, Logged, PAGE_MAX, Page, Pending,
-    Place, Progress, Query, Result, Store, Stored,
+    Place, Progress, Query, Result, Store, Stored, Waiting,
 };
 use semel::{Timestamp, TokenId, TokenRecord};
 use semel_core::KeyHash;
 use semel_core::clock::{Reading, Stamp, judge};
 use semel_core::identity::Kin;
 use semel_core::ledger::Fence;
+use semel_core::queue::QueueHash;
 
 use crate::conformance::ManualClock;
 
@@ -237,6 +238,25 @@ impl Store for Counted {
             }
             Ok(found)
         })
+    }
+
+    fn waiting(&self, ask: Waiting) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(async move {
+            let mut found = vec![];
+            for stored in self.store.waiting(ask).await? {
+                found.push(self.stored(stored).await?);
+            }
+            Ok(found)
+        })
+    }
+
+    fn taken(
+        &self,
+        queue: QueueHash,
+        lane: Option<u64>,
+        limit: usize,
+    ) -> Pending<'_, Result<usize>> {
+        self.store.taken(queue, lane, limit)
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

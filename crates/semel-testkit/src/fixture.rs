@@ -19,8 +19,8 @@ use semel::core::{Digest, Payload};
 use semel::store::sqlite::SqliteStore;
 use semel::store::{Chunk, PAGE_MAX, Query};
 use semel::{
-    Admission, Effect, Engine, Error, Key, Label, Lease, Namespace, Note, OnDoubt, Permit, Request,
-    Retention, Scope, Timestamp, TokenId, TokenRecord,
+    Admission, Effect, Engine, Error, Key, Label, Lease, Namespace, Note, OnDoubt, Permit,
+    Queueing, Request, Retention, Scope, Timestamp, TokenId, TokenRecord,
 };
 
 /// When fixtures are made: the first of January 2026, so that every later reader lives after it.
@@ -156,10 +156,12 @@ async fn settled(engine: &Engine) -> Result<(), Error> {
 
 /// Everything that waits for somebody.
 async fn open_ones(engine: &Engine, clock: &Hand) -> Result<(), Error> {
-    engine.submit(request("pending"), None, None).await?;
+    engine
+        .submit(request("pending"), Queueing::nobody())
+        .await?;
     let queue = Label::new("mail").map_err(Error::from)?;
     let later = START.plus(Duration::from_secs(365 * 24 * 60 * 60));
-    let queued = engine.submit(request("pending-queued"), Some(queue), Some(later));
+    let queued = engine.submit(request("pending-queued"), Queueing::on(queue).at(later));
     queued.await?;
     let twice = NonZeroU32::new(2).expect("two is not zero");
     let dead = begin(engine, request("dead").max_attempts(twice)).await?;

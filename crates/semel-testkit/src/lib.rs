@@ -6,6 +6,7 @@ pub mod counted;
 pub mod differential;
 pub mod faketime;
 pub mod fixture;
+mod lines;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod process;

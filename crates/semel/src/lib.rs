@@ -51,9 +51,9 @@ pub mod wire;
 
 pub use engine::{
     Admission, Adopted, Attempt, Builder, Claimed, Completed, Copied, Difference, EffectCall,
-    Engine, Failure, Fault, Found, Granted, Named, NewToken, Operator, Permit, Phase, Point,
-    Preview, Rehearsal, Replayed, Request, Revoked, Rules, Saved, Saver, Swept, Tally, Verified,
-    WAIT_MAX, Way, redacted_answer,
+    Engine, Failure, Fault, Found, Granted, Job, Kept, Named, NewToken, Operator, Permit, Phase,
+    Point, Preview, QueueSettings, Queueing, Rehearsal, Replayed, Request, Revoked, Rules, Saved,
+    Saver, Swept, Take, Taken, Tally, Verified, WAIT_MAX, Way, Worked, Worker, redacted_answer,
 };
 pub use error::{Ambiguous, Error, Refusal, Result};
 pub use events::Events;
@@ -61,8 +61,9 @@ pub use hold::Hold;
 pub use receipt::{Receipt, span};
 pub use semel_core as core;
 pub use semel_core::{
-    AttemptId, Class, Effect, Fingerprint, Key, Label, Lease, Namespace, Note, OnDoubt, Outcome,
-    Payload, Policy, Probe, Redactor, Retention, Scope, Timestamp, Token, TokenId, TokenRecord,
+    AttemptId, Backoff, Class, Effect, Fingerprint, Key, Label, Lease, Namespace, Note, OnDoubt,
+    Outcome, Payload, Policy, Priority, Probe, Redactor, Retention, Scope, Timestamp, Token,
+    TokenId, TokenRecord,
 };
 pub use store::group::together;
 

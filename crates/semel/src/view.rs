@@ -9,6 +9,7 @@ use semel_core::ledger::{
 };
 use semel_core::{Effect, Fingerprint, Key, Label, Namespace, Note, Probe, Redactor, Timestamp};
 use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::receipt::{as_text, as_text_option, is_false, is_redacted, json_of, state_word};
 use crate::store::Logged;
@@ -88,6 +89,15 @@ pub struct RecordView {
     pub run_at: Option<Timestamp>,
     /// Whether the caller got the answer.
     pub delivery: &'static str,
+    /// Which of the tasks that wait goes first; left out where it is no task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i16>,
+    /// Whose task it is; left out where it is no task, or nobody's.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "as_text_option"
+    )]
+    pub lane: Option<Label>,
     /// What the key was made from, where a door scopes keys; left out elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_source: Option<&'static str>,
@@ -108,6 +118,9 @@ pub struct RecordView {
     /// Whether a rule took something out of the answer; left out where none did.
     #[serde(skip_serializing_if = "is_false")]
     pub redacted: bool,
+    /// What its worker is given, without secrets; left out of lists, and where it is no task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Box<RawValue>>,
     /// What it answered; left out of lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Data>,
@@ -215,11 +228,26 @@ impl RecordView {
         })
     }
 
+    /// Adds what a worker is given, as far as it may be shown: JSON, or else a text.
+    #[must_use]
+    pub fn given(mut self, input: Option<&[u8]>, redactor: &Redactor) -> Self {
+        self.input = input.and_then(|input| {
+            let text = String::from_utf8_lossy(input);
+            let shown = redactor.text(&text).into_owned();
+            let text = |shown: String| serde_json::to_string(&shown).unwrap_or_default();
+            RawValue::from_string(shown.clone())
+                .or_else(|_| RawValue::from_string(text(shown)))
+                .ok()
+        });
+        self
+    }
+
     fn operation(operation: &Operation) -> Self {
         let spec = &operation.spec;
         let latest = operation.latest();
         let settled = operation.settled();
         let holder = latest.and_then(|attempt| attempt.holder.as_ref());
+        let task = operation.task.as_deref();
         // A key of that shape may have come in by another door as it is.
         let came_by = |door: &Label| spec.key.as_str().starts_with(&format!("{door}/"));
         let source = Source::of(&spec.key).filter(|_| spec.door.as_ref().is_some_and(came_by));
@@ -249,6 +277,8 @@ impl RecordView {
             lease_until: operation.lease_until(),
             run_at: operation.run_at,
             delivery: operation.delivery.as_str(),
+            priority: task.map(|task| task.priority.get()),
+            lane: task.and_then(|task| task.lane.clone()),
             key_source: source.map(Source::as_str),
             occurrence: source.map(|_| spec.occurrence),
             decision: source.and_then(|_| Some(Upshot::of(operation)?.as_str())),
@@ -258,6 +288,7 @@ impl RecordView {
             }),
             resolved: operation.resolved.as_ref().map(ResolvedView::of),
             attempts: None,
+            input: None,
             redacted: is_redacted(operation),
             data: None,
         }
@@ -291,12 +322,15 @@ impl RecordView {
             lease_until: None,
             run_at: None,
             delivery: tombstone.delivery.as_str(),
+            priority: None,
+            lane: None,
             key_source: source.map(Source::as_str),
             occurrence: source.map(|_| tombstone.occurrence),
             decision: None,
             holder: None,
             resolved: None,
             attempts: None,
+            input: None,
             redacted: false,
             data: None,
         }

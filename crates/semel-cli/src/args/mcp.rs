@@ -21,6 +21,7 @@
   semel mcp -- npx -y @modelcontextprotocol/server-filesystem /srv/files
   semel mcp --upstream https://mcp.example.com/mcp
   semel mcp --listen 127.0.0.1:7364 -- python3 server.py
+  semel mcp --breaker shop --upstream https://shop.example.com/mcp
   semel mcp inspect -- npx -y @modelcontextprotocol/server-memory
   claude mcp add files -- semel mcp -- npx -y @modelcontextprotocol/server-filesystem /srv/files"
 )]
@@ -39,6 +40,10 @@ pub(crate) struct Mcp {
     /// in semel.toml]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
+
+    /// Leaves the server alone while this breaker is open; its failures open it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) breaker: Option<String>,
 
     /// Believes the server when it says which of its tools only read, or may be repeated
     #[arg(long)]

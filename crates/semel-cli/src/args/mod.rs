@@ -1,11 +1,13 @@
 //! What can be said on the command line.
 
 pub(crate) mod breaker;
+pub(crate) mod inbox;
 pub(crate) mod look;
 pub(crate) mod mcp;
 pub(crate) mod operate;
 pub(crate) mod proxy;
 pub(crate) mod query;
+pub(crate) mod queue;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod token;
@@ -87,6 +89,9 @@ pub(crate) enum Verb {
     Retry(operate::Retry),
     Cancel(operate::Cancel),
     Forget(operate::Forget),
+    Submit(Box<queue::Submit>),
+    Work(Box<queue::Work>),
+    Dead(queue::Dead),
     Stats(look::Stats),
     Doctor(look::Doctor),
     Backup(look::Backup),
@@ -108,6 +113,7 @@ pub(crate) enum Verb {
     Proxy(proxy::Proxy),
     Token(token::Token),
     Breaker(breaker::Breaker),
+    Inbox(inbox::Inbox),
     Config(look::Config),
     Completions(look::Completions),
     Man(look::Man),

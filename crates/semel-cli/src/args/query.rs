@@ -11,7 +11,7 @@ use super::values::{Moment, StateWord, moment};
 const LIMIT_MAX: u32 = 1_000;
 
 /// Which operations are meant.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct Filters {
     /// Only in this state, as of now; may be given several times
@@ -80,7 +80,7 @@ impl Filters {
 /// of tools: what became of each, what it was recognised by, and whether its caller got the answer. With
 /// --json each line is one Record without `attempts` and `data`. When there are more, a hint on standard
 /// error says how to go on.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   semel list
   semel list --state doubtful,dead --since 24h

@@ -1,6 +1,7 @@
 //! A child process: started with a lock that outlives us, its output passed on and recorded, signals
 //! forwarded, its end awaited.
 
+pub(crate) mod identity;
 pub(crate) mod output;
 pub(crate) mod recording;
 pub(crate) mod signals;
@@ -79,37 +80,32 @@ impl Running {
 
     /// Waits for the child's end, and ends it after the timeout.
     pub(crate) async fn end(
-        mut self,
+        self,
         signals: &Signals,
         timeout: Option<Duration>,
     ) -> io::Result<Ended> {
-        let pid = pid_of(&self.child)?;
+        let pid = self.pid()?;
         signals.forward_to(Some(pid));
-        let exited = tokio::task::spawn_blocking(move || exited(pid));
-        tokio::pin!(exited);
-        let mut timed_out = false;
-        let done = async {
-            if let Some(timeout) = timeout {
-                tokio::select! {
-                    biased;
-                    ended = &mut exited => return ended,
-                    () = tokio::time::sleep(timeout) => {}
-                }
-                timed_out = true;
-                // It can only fail when the child has ended, and then there is nothing to end.
-                let _ = kill_process(pid, Signal::TERM);
-                tokio::select! {
-                    biased;
-                    ended = &mut exited => return ended,
-                    () = tokio::time::sleep(KILL_AFTER) => {}
-                }
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            exited.await
-        };
-        done.await.map_err(io::Error::other)??;
+        let timed_out = until_exit(pid, timeout).await?;
         // From here on the number may be given to another process.
         signals.forward_to(None);
+        self.collect(timed_out)
+    }
+
+    /// Waits for the end of a child that gets no signals from us, and ends it after the timeout.
+    pub(crate) async fn end_alone(self, timeout: Option<Duration>) -> io::Result<Ended> {
+        let timed_out = until_exit(self.pid()?, timeout).await?;
+        self.collect(timed_out)
+    }
+
+    fn pid(&self) -> io::Result<Pid> {
+        let number = i32::try_from(self.child.id()).ok();
+        number
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| io::Error::other("the child has no number"))
+    }
+
+    fn collect(mut self, timed_out: bool) -> io::Result<Ended> {
         let status = self.child.wait()?;
         self.pump.finish()?;
         Ok(Ended {
@@ -120,11 +116,32 @@ impl Running {
     }
 }
 
-fn pid_of(child: &Child) -> io::Result<Pid> {
-    let number = i32::try_from(child.id()).ok();
-    number
-        .and_then(Pid::from_raw)
-        .ok_or_else(|| io::Error::other("the child has no number"))
+/// Waits until a child has ended, and ends it after the timeout; says whether that was needed.
+async fn until_exit(pid: Pid, timeout: Option<Duration>) -> io::Result<bool> {
+    let exited = tokio::task::spawn_blocking(move || exited(pid));
+    tokio::pin!(exited);
+    let mut timed_out = false;
+    let done = async {
+        if let Some(timeout) = timeout {
+            tokio::select! {
+                biased;
+                ended = &mut exited => return ended,
+                () = tokio::time::sleep(timeout) => {}
+            }
+            timed_out = true;
+            // It can only fail when the child has ended, and then there is nothing to end.
+            let _ = kill_process(pid, Signal::TERM);
+            tokio::select! {
+                biased;
+                ended = &mut exited => return ended,
+                () = tokio::time::sleep(KILL_AFTER) => {}
+            }
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        exited.await
+    };
+    done.await.map_err(io::Error::other)??;
+    Ok(timed_out)
 }
 
 /// Waits until the child has ended, and leaves it to be collected: so its number stays its own.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use semel::breaker::{Breaker, BreakerView, Ordered, PhaseKind};
+use semel::breaker::{Breaker, BreakerView, Decided, Ordered, PhaseKind};
 use semel::{Effect, Engine, Key, Label, Note, Timestamp, span};
 use serde_json::{Value, json};
 
@@ -18,14 +18,12 @@ pub(crate) async fn run(context: &Context, args: &args::Breaker) -> Result<ExitC
         BreakerVerb::Open(args) => open(context, args).await,
         BreakerVerb::Close(args) => {
             let (engine, breaker) = find(context, &args.name).await?;
-            let note = note(args.note.as_deref())?;
-            let ordered = breaker.close(by()?, note).await;
+            let ordered = breaker.close(decided(args.note.as_deref())?).await;
             said(context, &engine, &breaker, ordered, "closed").await
         }
         BreakerVerb::Reset(args) => {
             let (engine, breaker) = find(context, &args.name).await?;
-            let note = note(args.note.as_deref())?;
-            let ordered = breaker.reset(by()?, note).await;
+            let ordered = breaker.reset(decided(args.note.as_deref())?).await;
             said(context, &engine, &breaker, ordered, "reset").await
         }
     }
@@ -35,8 +33,8 @@ async fn open(context: &Context, args: &args::Open) -> Result<ExitCode, Failure>
     // Whoever opens a breaker before it is used makes it, so a store is made, too.
     let engine = context.open().await?;
     let breaker = handle(context, &engine, &args.name)?;
-    let note = note(args.note.as_deref())?;
-    let ordered = breaker.open(by()?, args.length, note).await;
+    let decided = decided(args.note.as_deref())?;
+    let ordered = breaker.open(decided, args.length).await;
     let word = match args.length {
         Some(length) => format!("open for {}", span(length)),
         None => "open until it is closed".to_owned(),
@@ -55,14 +53,16 @@ fn handle(context: &Context, engine: &Engine, name: &str) -> Result<Breaker, Fai
     Ok(engine.breaker_in(&context.namespace()?, &target))
 }
 
-fn by() -> Result<Label, Failure> {
+/// Says who decides, and why, about what is stored now.
+fn decided(note: Option<&str>) -> Result<Decided, Failure> {
     let by = Label::new(&order::login());
-    by.map_err(|error| Failure::input(format!("your name: {error}")))
-}
-
-fn note(text: Option<&str>) -> Result<Option<Note>, Failure> {
-    let note = text.map(Note::new).transpose();
-    note.map_err(|error| Failure::input(format!("--note: {error}")))
+    let by = by.map_err(|error| Failure::input(format!("your name: {error}")))?;
+    let note = note.map(Note::new).transpose();
+    let note = note.map_err(|error| Failure::input(format!("--note: {error}")))?;
+    Ok(Decided {
+        note,
+        ..Decided::by(by)
+    })
 }
 
 /// Answers an order with what is stored now.

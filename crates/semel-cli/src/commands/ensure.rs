@@ -44,7 +44,7 @@ pub(crate) async fn run(context: &Context, args: &Ensure) -> Result<ExitCode, Fa
 /// Asks the check; one that does not know must not lead to anything.
 async fn is_so(job: &Job<'_>, check: &str, signals: &Signals) -> Result<bool, Failure> {
     let mut command = probe::shell(check);
-    job.name_for(&mut command);
+    job.identity().name_for(&mut command);
     match probe::look(command, signals).await? {
         Found::Done(_) => Ok(true),
         Found::NotDone => Ok(false),

@@ -15,6 +15,15 @@ use crate::table::{self, Cell};
 use crate::words;
 
 pub(crate) async fn run(context: &Context, args: &List) -> Result<ExitCode, Failure> {
+    show(context, args, |_, _| true).await
+}
+
+/// Lists what is wanted of what the filters find.
+pub(crate) async fn show(
+    context: &Context,
+    args: &List,
+    is_wanted: impl Fn(&Stored, Timestamp) -> bool,
+) -> Result<ExitCode, Failure> {
     let engine = context.open_existing().await?;
     let store = engine.store();
     let mut query = args.filters.query(context.namespace()?, store.now());
@@ -24,7 +33,9 @@ pub(crate) async fn run(context: &Context, args: &List) -> Result<ExitCode, Fail
     loop {
         query.limit = wanted - items.len();
         let page = engine.list(query.clone()).await?;
-        items.extend(page.items);
+        let now = store.now();
+        let found = page.items.into_iter();
+        items.extend(found.filter(|stored| is_wanted(stored, now)));
         query.cursor = page.next;
         if page.next.is_none() || items.len() >= wanted {
             break;
@@ -40,8 +51,10 @@ pub(crate) async fn run(context: &Context, args: &List) -> Result<ExitCode, Fail
     } else if !items.is_empty() {
         let records = items.iter().map(|stored| &*stored.record);
         let lines = match args.filters.scoping_door() {
-            Some(door) => lay_out_calls(records, door, now),
-            None => lay_out(records, now),
+            Some(Door::Mcp) => lay_out_calls(records, "TOOL", now),
+            Some(Door::Proxy) => lay_out_calls(records, "NAME", now),
+            // A webhook's caller waits for no answer of its workers.
+            Some(Door::Inbox) | None => lay_out(records, now),
         };
         for line in lines {
             context.printer.line(&line);
@@ -70,13 +83,9 @@ pub(crate) fn lay_out<'a>(
 /// recognised and whether its callers got their answers. Their keys are long, so they come late.
 fn lay_out_calls<'a>(
     records: impl Iterator<Item = &'a Record>,
-    door: Door,
+    name: &str,
     now: Timestamp,
 ) -> Vec<String> {
-    let name = match door {
-        Door::Mcp => "TOOL",
-        Door::Proxy | Door::Inbox => "NAME",
-    };
     let head = [
         "STATE",
         name,

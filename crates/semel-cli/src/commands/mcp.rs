@@ -83,10 +83,13 @@ fn stopped() -> io::Result<impl Future<Output = ()>> {
 /// Returns the servers to be served: the one that was named, or those of the settings.
 fn served(context: &Context, args: &Mcp) -> Result<Vec<Served>, Failure> {
     let (settings, trusts) = (&context.settings, args.trust_annotations);
+    let breaker = args.breaker.as_ref().map(|name| settings.breaker(name));
+    let breaker = breaker.transpose()?;
     if let Some(server) = named(&args.server)? {
         return Ok(vec![Served {
             name: args.name.clone().unwrap_or_else(|| server.name()),
             policy: settings.mcp_policy(trusts)?,
+            breaker,
             server,
         }]);
     }
@@ -97,6 +100,14 @@ fn served(context: &Context, args: &Mcp) -> Result<Vec<Served>, Failure> {
         ([_, _, ..], Some(_)) => {
             let text = "--name is for one server; semel.toml names several";
             return Err(Failure::input(text).hint("their names there are those in the ledger"));
+        }
+        (_, None) => {}
+    }
+    match (servers.as_mut_slice(), breaker) {
+        ([server], breaker @ Some(_)) => server.breaker = breaker,
+        ([] | [_, _, ..], Some(_)) => {
+            let text = "--breaker is for one server; semel.toml names several";
+            return Err(Failure::input(text).hint("`breaker = \"NAME\"` goes in the table of each"));
         }
         (_, None) => {}
     }
@@ -149,6 +160,7 @@ async fn inspect(context: &Context, args: &Inspect) -> Result<ExitCode, Failure>
                 server,
                 name,
                 policy,
+                breaker: _,
             } in servers
             {
                 match mcp::inspect(&server, &policy).await {

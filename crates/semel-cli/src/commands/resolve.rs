@@ -1,6 +1,5 @@
 //! `semel resolve`
 
-use std::io::Read as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use crate::args::values::StateWord;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::found::Found;
+use crate::given;
 use crate::liveness;
 use crate::look_up::{self, Looked};
 use crate::order::{Choice, Desk, refused};
@@ -73,7 +73,7 @@ impl Known {
             None if args.known.done => Self::Already(Choice::Done {
                 ok: !args.failed,
                 effect: args.effect.unwrap_or(usual),
-                data: args.data.as_deref().map(data).transpose()?,
+                data: args.data.as_deref().map(answer).transpose()?,
             }),
             None => Self::Already(Choice::NotDone),
         })
@@ -87,6 +87,11 @@ impl Known {
     }
 }
 
+/// Reads the answer that later callers are to get.
+fn answer(text: &str) -> Result<Vec<u8>, Failure> {
+    given::json("--data", "the answer", text, PAYLOAD_MAX)
+}
+
 /// Makes the answer that later callers get of what a probe wrote: as a recorded command, where a
 /// command is replayed, and as plain JSON otherwise.
 fn answer_of(found: &Found, data: &RunData) -> Vec<u8> {
@@ -97,36 +102,6 @@ fn answer_of(found: &Found, data: &RunData) -> Vec<u8> {
     } else {
         data.plain_json()
     }
-}
-
-/// Reads the answer that later callers are to get.
-fn data(text: &str) -> Result<Vec<u8>, Failure> {
-    let bytes = match text.strip_prefix('@') {
-        None => text.as_bytes().to_vec(),
-        Some("-") => read(std::io::stdin(), "standard input")?,
-        Some(path) => {
-            let file = std::fs::File::open(path)
-                .map_err(|error| Failure::input(format!("--data: {path}: {error}")))?;
-            read(file, path)?
-        }
-    };
-    match serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
-        Ok(_) => Ok(bytes),
-        Err(error) => Err(Failure::input(format!("--data is not JSON: {error}"))
-            .hint("a text needs its own quotes: --data '\"text\"'")),
-    }
-}
-
-fn read(from: impl std::io::Read, name: &str) -> Result<Vec<u8>, Failure> {
-    let mut bytes = vec![];
-    let limit = PAYLOAD_MAX as u64 + 1;
-    from.take(limit)
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::input(format!("--data: {name}: {error}")))?;
-    if bytes.len() > PAYLOAD_MAX {
-        return Err(Failure::too_large("the answer", PAYLOAD_MAX));
-    }
-    Ok(bytes)
 }
 
 struct Clerk<'a> {

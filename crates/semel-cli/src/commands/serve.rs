@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::args::serve::Serve;
+use crate::commands::inbox::watch::Watch;
 use crate::commands::proxy;
 use crate::commands::run::inject::Faults;
 use crate::context::Context;
@@ -20,12 +21,16 @@ const FORCED: i32 = 130;
 pub(crate) async fn run(context: &Context, args: &Serve) -> Result<ExitCode, Failure> {
     let settings = &context.settings;
     let faults = Faults::for_server()?;
+    let config = settings.server()?;
+    log(settings.get("serve.log"));
+    let watch = Watch::open(context)?;
     let config = Config {
         drops_replies: faults.drops_reply(),
-        ..settings.server()?
+        inbox: watch.sources(),
+        ..config
     };
-    log(settings.get("serve.log"));
     let engine = Engine::builder().redactor(settings.redactor()?);
+    let engine = settings.queues_of(engine);
     let engine = engine.open(settings.store()).await?;
     faults.plan(&engine);
     let proxy = match args.proxy {
@@ -48,7 +53,11 @@ pub(crate) async fn run(context: &Context, args: &Serve) -> Result<ExitCode, Fai
             None => true,
         }
     };
-    let (served, proxied) = tokio::join!(service.run(), proxied);
+    let served = async { tokio::join!(service.run(), proxied) };
+    let (served, proxied) = tokio::select! {
+        served = served => served,
+        never = watch.run(context) => match never {},
+    };
     said_at_the_end(served && proxied);
     Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use semel::core::ledger::{Attempt, AttemptKind, Operation, Record, StateKind};
+use semel::store::Stored;
 use semel::view::{AnswerView, RecordView};
 use semel::{Engine, Redactor, Timestamp, span};
 use serde::Serialize;
@@ -36,15 +37,28 @@ pub(crate) async fn run(context: &Context, args: &Show) -> Result<ExitCode, Fail
         | StateKind::Breaker(_) => None,
     };
     let partial = partial(&engine, &found).await?;
+    let stored = Stored::new(Arc::clone(&found.record), found.place);
+    let input = engine.task_input(&stored).await?;
     if context.printer.is_json() {
         let view = RecordView::detailed(&found.record, data, found.now);
-        let view = view.map(|view| view.shown(engine.redactor()));
+        let view = view.map(|view| {
+            let redactor = engine.redactor();
+            view.given(input.as_deref(), redactor).shown(redactor)
+        });
         context.printer.object(&Shown { view, partial });
         return Ok(ExitCode::SUCCESS);
     }
     let held = |attempt: &Attempt| engine.is_held(&found.namespace, &found.key, attempt.fence);
     for line in story(&found, held, data.as_deref(), engine.redactor()) {
         context.printer.line(&line);
+    }
+    if let Some(input) = input {
+        let text = String::from_utf8_lossy(&input);
+        context.printer.line("input");
+        let text = engine.redactor().text(&text);
+        context
+            .printer
+            .line(&format!("  {}", shown(text.as_bytes())));
     }
     if let Some(partial) = partial {
         for (name, text) in [("stdout", &partial.stdout), ("stderr", &partial.stderr)] {

@@ -5,10 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::breakers;
+use super::inbox;
 use super::known::Kind;
 use super::mcp;
 use super::nearest::nearest;
 use super::proxy;
+use super::queues;
 use super::servers;
 use super::{SETTINGS, Variable, named, user_directory};
 use crate::failure::Failure;
@@ -22,6 +24,8 @@ pub(super) struct Said {
     pub(super) servers: Vec<servers::Written>,
     pub(super) proxy: proxy::Written,
     pub(super) breakers: breakers::Breakers,
+    pub(super) queues: queues::Queues,
+    pub(super) inbox: inbox::Inbox,
 }
 
 /// Reads the file that was named, or else `./semel.toml`, or else the user's own.
@@ -58,7 +62,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::input(format!("{} cannot be read: {error}", path.display()))
 }
 
-fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
+pub(super) fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
     let mut table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error
             .span()
@@ -73,19 +77,13 @@ fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
     let profiles = taken(&path, &mut table, "proxy", "profiles")?;
     let tools = taken(&path, &mut table, "mcp", "tools")?;
     let servers = taken(&path, &mut table, "mcp", "servers")?;
-    let breakers = match table.remove("breakers") {
-        Some(toml::Value::Table(tables)) => breakers::breakers(&path, &tables)?,
-        Some(other) => {
-            let (file, found) = (path.display(), other.type_str());
-            let text = format!("{file}: `breakers` must be a table; it is a {found}");
-            return Err(Failure::input(text).hint("write `[breakers.NAME]` above each"));
-        }
-        None => breakers::Breakers::new(),
-    };
+    let breakers = breakers::breakers(&path, &tables(&path, &mut table, "breakers")?)?;
+    let queues = queues::queues(&path, &tables(&path, &mut table, "queues")?, &breakers)?;
+    let inbox = inbox::inbox(&path, &tables(&path, &mut table, "inbox")?)?;
     let proxy = proxy::proxy(&path, &routes, &profiles, &breakers)?;
     let (tools, servers) = (
         mcp::tools(&path, "mcp.tools", &tools)?,
-        servers::servers(&path, &servers)?,
+        servers::servers(&path, &servers, &breakers)?,
     );
     let mut values = BTreeMap::new();
     flatten(&path, "", &table, &mut values)?;
@@ -96,7 +94,22 @@ fn parse(path: PathBuf, text: &str) -> Result<Said, Failure> {
         servers,
         proxy,
         breakers,
+        queues,
+        inbox,
     })
+}
+
+/// Takes out a section whose members have names of their own.
+fn tables(path: &Path, table: &mut toml::Table, name: &str) -> Result<toml::Table, Failure> {
+    match table.remove(name) {
+        Some(toml::Value::Table(tables)) => Ok(tables),
+        Some(other) => {
+            let (file, found) = (path.display(), other.type_str());
+            let text = format!("{file}: `{name}` must be a table; it is a {found}");
+            Err(Failure::input(text).hint(format!("write `[{name}.NAME]` above each")))
+        }
+        None => Ok(toml::Table::new()),
+    }
 }
 
 /// Takes out the routes of the proxy.
@@ -161,6 +174,8 @@ fn flatten(
                 "proxy.route",
                 "proxy.profiles",
                 "breakers",
+                "queues",
+                "inbox",
             ]);
             return Err(match nearest(&name, known) {
                 Some(near) => unknown.hint(format!("did you mean `{near}`?")),

@@ -2,11 +2,13 @@
 
 mod breakers;
 mod file;
+pub(crate) mod inbox;
 mod known;
 mod mcp;
 mod nearest;
 mod price;
 mod proxy;
+mod queues;
 mod redact;
 mod secret;
 mod serve;
@@ -64,6 +66,14 @@ pub(crate) struct Settings {
     proxy: proxy::Written,
     /// What breakers bear.
     breakers: breakers::Breakers,
+    /// How tasks are tried.
+    queues: queues::Queues,
+    /// Whose webhooks are received.
+    inbox: inbox::Inbox,
+    /// The file that was read, if there is one.
+    file: Option<PathBuf>,
+    /// The file that was asked for.
+    asked_for: Option<PathBuf>,
 }
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -129,7 +139,28 @@ impl Settings {
             servers: file.servers,
             proxy: file.proxy,
             breakers: file.breakers,
+            queues: file.queues,
+            inbox: file.inbox,
+            file: (!file.path.as_os_str().is_empty()).then_some(file.path),
+            asked_for: global.config.clone(),
         })
+    }
+
+    /// Returns the file that was read, if there is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Reads the file again, which may be another one by now, and returns whose webhooks it says are received.
+    pub(crate) fn reread_inbox(&self) -> Result<inbox::Inbox, Failure> {
+        let variable = |name: &str| std::env::var_os(name);
+        let said = file::read(self.asked_for.as_deref(), &variable)?;
+        Ok(said.inbox)
+    }
+
+    /// Checks a text as if it were the file, and returns whose webhooks it says are received.
+    pub(crate) fn checked_inbox(path: &Path, text: &str) -> Result<inbox::Inbox, Failure> {
+        Ok(file::parse(path.to_path_buf(), text)?.inbox)
     }
 
     /// Returns the value of a setting.

@@ -27,6 +27,7 @@ impl Settings {
             origins: self.list("serve.origins"),
             rate_limit: u32::try_from(rate_limit).ok().and_then(NonZeroU32::new),
             notify: self.notify()?,
+            push: self.pushes()?,
             otlp: self.parsed("serve.otlp", |text| optional(text, Url::parse))?,
             limits: Limits {
                 body: self.parsed("serve.body_limit", values::size)?,

@@ -2,16 +2,20 @@
 
 use std::path::Path;
 
+use semel::breaker::Target;
 use semel_server::Url;
 use semel_server::mcp::{Command, Environment, Served, Server};
 
 use super::Settings;
+use super::breakers::{self, Breakers};
 use super::mcp::{self, Tools};
 use super::nearest::only;
 use crate::failure::Failure;
 
 /// The members of a server's table.
-const MEMBERS: [&str; 6] = ["command", "args", "env", "url", "headers", "tools"];
+const MEMBERS: [&str; 7] = [
+    "command", "args", "env", "url", "headers", "tools", "breaker",
+];
 
 /// The longest name of a server: it stands before the names of tools, which may have 128 characters.
 const NAME_MAX: usize = 32;
@@ -26,10 +30,16 @@ pub(super) struct Written {
     server: Server,
     /// How its own tools are treated.
     tools: Tools,
+    /// What keeps calls from it while it fails.
+    breaker: Option<Target>,
 }
 
 /// Reads `[mcp.servers]`. Values of `env` and `headers` may be secret: no error shows them.
-pub(super) fn servers(path: &Path, table: &toml::Table) -> Result<Vec<Written>, Failure> {
+pub(super) fn servers(
+    path: &Path,
+    table: &toml::Table,
+    breakers: &Breakers,
+) -> Result<Vec<Written>, Failure> {
     if table.len() > SERVERS_MAX {
         let (file, count) = (path.display(), table.len());
         return Err(Failure::input(format!(
@@ -37,11 +47,16 @@ pub(super) fn servers(path: &Path, table: &toml::Table) -> Result<Vec<Written>, 
         )));
     }
     let each = table.iter();
-    each.map(|(name, value)| server(path, name, value))
+    each.map(|(name, value)| server(path, name, value, breakers))
         .collect()
 }
 
-fn server(path: &Path, name: &str, value: &toml::Value) -> Result<Written, Failure> {
+fn server(
+    path: &Path,
+    name: &str,
+    value: &toml::Value,
+    breakers: &Breakers,
+) -> Result<Written, Failure> {
     let place = format!("mcp.servers.{name}");
     let wrong = |text: String| Failure::input(format!("{}: {place}: {text}", path.display()));
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -67,10 +82,15 @@ fn server(path: &Path, name: &str, value: &toml::Value) -> Result<Written, Failu
         }
         None => Tools::default(),
     };
+    let breaker = members.get("breaker").map(|value| {
+        let named = text("breaker", value)?;
+        breakers::named(&named, breakers).map_err(|error| format!("`breaker`: {error}"))
+    });
     Ok(Written {
         name: name.to_owned(),
         server: server.map_err(wrong)?,
         tools,
+        breaker: breaker.transpose().map_err(wrong)?,
     })
 }
 
@@ -149,6 +169,7 @@ impl Settings {
                 server: written.server.clone(),
                 name: written.name.clone(),
                 policy,
+                breaker: written.breaker.clone(),
             }
         });
         Ok(servers.collect())

@@ -1,8 +1,12 @@
 //! `semel breaker`, and `semel run --breaker`: processes that live for one call share a breaker.
 
+use std::process::{Child, Command, Stdio};
+
+use semel_testkit::faketime;
 use serde_json::{Value, json};
 
 use crate::harness::{Ran, World};
+use crate::run::wait_until;
 
 /// Opens after two failures in a row, for longer than a test lasts.
 const SETTINGS: &str =
@@ -14,10 +18,21 @@ fn world() -> World {
     world
 }
 
+/// Prepares a line of shell before the bank.
+fn command(world: &World, key: &str, script: &str) -> Command {
+    let words = ["run", "--json", "--breaker", "bank", "--key", key];
+    world.command(&[&words[..], &["--", "sh", "-c", script]].concat())
+}
+
 /// Runs a line of shell before the bank.
 fn run(world: &World, key: &str, script: &str) -> Ran {
-    let words = ["run", "--json", "--breaker", "bank", "--key", key];
-    world.semel(&[&words[..], &["--", "sh", "-c", script]].concat())
+    world.run(&mut command(world, key, script))
+}
+
+/// Runs a line of shell before the bank, by a clock that is off by this.
+fn run_at(world: &World, offset: &str, key: &str, script: &str) -> Ran {
+    let mut command = command(world, key, script);
+    world.run(command.envs(faketime::environment(offset)))
 }
 
 fn breaker(world: &World) -> Value {
@@ -129,4 +144,60 @@ fn people_open_and_close_it_and_the_log_says_who() {
             .filter(|it| it["command"] == "breaker_opened")
             .all(|it| it["by"].is_string())
     );
+}
+
+/// Nobody hears of a process that is killed: its place is kept until it has been silent for too long.
+#[test]
+fn the_place_of_a_killed_probe_lapses_and_the_next_caller_probes() {
+    let world = World::new();
+    let quick = "[breakers.bank]\nfailures = 1\ncool_down = \"1s\"\ncool_down_max = \"1s\"\n";
+    std::fs::write(world.path("semel.toml"), quick).expect("it can be written");
+    assert_eq!(run(&world, "bad", "echo x >> ran; exit 3").code, 3);
+    // The child of a killed process goes on until this file is gone, which is at the end of the test at the latest.
+    std::fs::write(world.path("hold"), "").expect("it can be written");
+    let held = "echo x >> ran; while [ -e hold ]; do sleep 0.02; done";
+    wait_until("its time has come", || {
+        world.now(|engine| async move {
+            let breakers = engine.breakers(None).await.expect("they are listed");
+            let next = breakers.first().and_then(|it| it.retry_at);
+            next.is_some_and(|at| at <= engine.store().now())
+        })
+    });
+    let mut holder = started(&world, held);
+    wait_until("the probe runs", || ran(&world) == 2);
+    assert_eq!(breaker(&world)["state"], "half_open");
+    assert_eq!(run(&world, "beside", "echo x >> ran").code, 122);
+    holder.kill().expect("it can be killed");
+    holder.wait().expect("it ends");
+    // It is dead, and nobody knows that yet; nobody else gets its place.
+    for key in ["a", "b", "c"] {
+        let refused = run(&world, key, "echo x >> ran");
+        assert_eq!(refused.code, 122, "{refused:?}");
+        assert_eq!(refused.json()[0]["error"]["code"], "breaker_open");
+    }
+    assert_eq!(run_at(&world, "+30s", "d", "echo x >> ran").code, 122);
+    assert_eq!(
+        (ran(&world), &breaker(&world)["state"]),
+        (2, &json!("half_open"))
+    );
+    // After its lease of a minute the next caller is the probe: one that fails opens it again, one that does not closes it.
+    let failed = run_at(&world, "+2m", "e", "echo x >> ran; exit 3");
+    assert_eq!((failed.code, ran(&world)), (3, 3), "{failed:?}");
+    assert_eq!(breaker(&world)["state"], "open");
+    let next = run_at(&world, "+4m", "f", "echo x >> ran");
+    assert_eq!((next.code, ran(&world)), (0, 4), "{next:?}");
+    assert_eq!(breaker(&world)["state"], "closed");
+    let log = world.semel(&["log", "--limit", "1000", "--json"]).json();
+    let probes = log
+        .iter()
+        .filter(|it| it["command"] == "breaker_half_open")
+        .count();
+    assert_eq!(probes, 3, "{log:?}");
+    assert_eq!(world.semel(&["verify"]).code, 0);
+}
+
+fn started(world: &World, script: &str) -> Child {
+    let mut command = command(world, "probe", script);
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("semel runs")
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::World;
 
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 22] = [
     "backup",
     "breaker",
     "cancel",
@@ -14,6 +14,7 @@ const VERBS: [&str; 21] = [
     "doctor",
     "ensure",
     "forget",
+    "inbox",
     "key",
     "list",
     "log",
@@ -64,6 +65,10 @@ fn the_help_of_every_verb_is_as_written_down() {
         ("breaker", "close"),
         ("breaker", "reset"),
         ("config", "show"),
+        ("inbox", "add"),
+        ("inbox", "list"),
+        ("inbox", "replay"),
+        ("inbox", "test"),
         ("token", "create"),
         ("token", "list"),
         ("token", "revoke"),

@@ -28,7 +28,7 @@ async fn all(engine: Engine) {
     let dead = permit_of("order-5").await.reject("no such item");
     dead.await.expect("taken");
     let queued = Request::new("send-mail", key("mail-6"));
-    let queued = engine.submit(queued, Some(label("mail")), None);
+    let queued = engine.submit(queued, semel::Queueing::on(label("mail")));
     queued.await.expect("taken");
     leave(&engine, request("order-7")).await;
     let day = Lease::new(Duration::from_secs(86_400)).expect("a test's lease is valid");

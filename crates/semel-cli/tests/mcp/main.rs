@@ -5,6 +5,7 @@
 
 mod admin;
 mod bad;
+mod breakers;
 mod calls;
 mod desk;
 mod direct;

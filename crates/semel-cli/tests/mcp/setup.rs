@@ -39,6 +39,8 @@ pub(crate) struct Setup {
     way: Way,
     remote: Option<Remote>,
     gateway: Option<Server>,
+    /// What the gateway is told on its command line beside its server.
+    words: &'static [&'static str],
 }
 
 impl fmt::Display for Setup {
@@ -58,13 +60,34 @@ impl Setup {
 
     /// Sets everything up with these settings of the gateway.
     pub(crate) fn configured(way: Way, upstream: Carrier, era: Era, toml: &str) -> Self {
+        Self::told(&[], way, upstream, era, toml)
+    }
+
+    /// Sets everything up with these settings, and these words for the gateway.
+    pub(crate) fn told(
+        words: &'static [&'static str],
+        way: Way,
+        upstream: Carrier,
+        era: Era,
+        toml: &str,
+    ) -> Self {
         let desk = Desk::new();
         let file = desk.world().path("semel.toml");
         std::fs::write(file, toml).expect("it can be written");
-        Self::on(desk, way, upstream, era)
+        Self::with(words, desk, way, upstream, era)
     }
 
     pub(crate) fn on(desk: Desk, way: Way, upstream: Carrier, era: Era) -> Self {
+        Self::with(&[], desk, way, upstream, era)
+    }
+
+    fn with(
+        words: &'static [&'static str],
+        desk: Desk,
+        way: Way,
+        upstream: Carrier,
+        era: Era,
+    ) -> Self {
         let remote = (upstream == Carrier::Http).then(|| Remote::start(&desk));
         let mut setup = Self {
             desk,
@@ -72,6 +95,7 @@ impl Setup {
             way,
             remote,
             gateway: None,
+            words,
         };
         setup.start_gateway();
         setup
@@ -80,6 +104,7 @@ impl Setup {
     /// Returns the command line of the gateway.
     pub(crate) fn gateway_command(&self, listen: bool) -> Command {
         let mut words = vec!["mcp".to_owned()];
+        words.extend(self.words.iter().map(|word| (*word).to_owned()));
         if listen {
             words.extend(["--listen".to_owned(), "127.0.0.1:0".to_owned()]);
         }

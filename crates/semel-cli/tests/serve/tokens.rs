@@ -144,7 +144,7 @@ fn every_call_needs_its_scope() {
     let tokens = ["read", "write", "operate", "admin"].map(|scope| token(&world, "default", scope));
     let server = guarded(&world);
     let operator = |call: &str| Asked::post(call, &json!({"key": "k", "version": 1}));
-    let calls: [(usize, Asked); 14] = [
+    let calls: [(usize, Asked); 17] = [
         (0, Asked::get("/v1/operations")),
         (0, Asked::get("/v1/operations/k")),
         (0, Asked::get("/v1/operations/k/events")),
@@ -168,6 +168,12 @@ fn every_call_needs_its_scope() {
             1,
             Asked::post("/v1/submit", &json!({"key": "s", "name": "n"})),
         ),
+        (0, Asked::get("/v1/queues")),
+        (
+            1,
+            Asked::post("/v1/queues/mails/tasks", &json!({"key": "t"})),
+        ),
+        (1, Asked::post("/v1/queues/mails/lease", &json!({}))),
         (
             1,
             Asked::post(

@@ -86,6 +86,16 @@ pub fn read_key<'a>(
     }
 }
 
+/// Writes a key as the value of a field: bare where that can be read, as most servers expect it, else as a quoted string.
+#[must_use]
+pub fn write_key(key: &str) -> String {
+    if !key.is_empty() && bare(key.as_bytes()).is_ok() {
+        return key.to_owned();
+    }
+    let escaped = key.replace('\\', r"\\").replace('"', "\\\"");
+    format!("\"{escaped}\"")
+}
+
 /// Takes away the white space around a field's value. HTTP allows tabs there.
 fn trimmed(line: &[u8]) -> &[u8] {
     let is_inner = |byte: &u8| !matches!(byte, b' ' | b'\t');

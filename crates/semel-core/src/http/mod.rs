@@ -1,7 +1,7 @@
 //! Requests over HTTP that take effect once: what is pure about it.
 //!
 //! Which key a request has ([`key_field`]), what makes two requests the same ([`request`], [`body`]), what an
-//! upstream's answer means ([`status`]), where it is looked up whether an effect happened ([`lookup`]), who can read an
+//! upstream's answer means ([`status`], [`pushed`](mod@pushed)), when it wants to be asked again ([`retry_after`]), where it is looked up whether an effect happened ([`lookup`]), who can read an
 //! answer that was coded for another ([`coding`]), which requests are too old to be carried out ([`dated`]), how all of
 //! that is chosen together ([`profile`]), and what an answer cost ([`usage`], [`price`]).
 
@@ -13,7 +13,9 @@ pub mod key_field;
 pub mod lookup;
 pub mod price;
 pub mod profile;
+pub mod pushed;
 pub mod request;
+pub mod retry_after;
 mod segments;
 pub mod status;
 #[cfg(test)]
@@ -22,10 +24,12 @@ pub mod usage;
 
 pub use body::{BodyDigest, BodyHasher, Compare, Members, VALUE_MAX};
 pub use events::LastEvent;
-pub use key_field::{KeyFieldError, Spelling, read_key};
+pub use key_field::{KeyFieldError, Spelling, read_key, write_key};
 pub use lookup::{Lookup, Place};
 pub use price::{Price, Rate};
 pub use profile::{AfterExpiry, Extent, Profile, Refusals};
+pub use pushed::{Pushed, pushed};
 pub use request::Request;
-pub use status::{Meaning, Statuses, effect, would};
+pub use retry_after::read_retry_after;
+pub use status::{Meaning, Statuses, effect, is_well, would};
 pub use usage::Usage;

@@ -85,6 +85,13 @@ pub fn parse_range(text: &str) -> Option<RangeInclusive<u16>> {
     }
 }
 
+/// Says whether a target that answers with this status is well. Every answer but these shows that it works, whatever
+/// it thinks of the request.
+#[must_use]
+pub const fn is_well(status: u16) -> bool {
+    !matches!(status, 429 | 500..=599)
+}
+
 /// Says what a request did that ended with this status.
 #[must_use]
 pub fn effect(method: &str, status: u16) -> Effect {

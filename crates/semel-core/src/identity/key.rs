@@ -14,12 +14,14 @@
 //! So two client keys share a ledger key only if SHA-256 gives them one digest.
 
 use core::fmt;
+use core::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::pointer::BusinessKey;
 use crate::digest::Digest;
 use crate::fingerprint::Fingerprint;
-use crate::text::{Key, Note, TextError};
+use crate::text::{Key, Note, SourceName, TextError};
+use crate::webhook::SenderId;
 
 /// A door that scopes its callers' keys; the others use keys as given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -224,13 +226,18 @@ impl ClientKey {
             Self::Business(key) => (BUSINESS, key.as_str()),
             Self::Fingerprint(fingerprint) => return fingerprint.to_string(),
         };
-        let fits = prefix.len() + text.len() <= room;
         let is_own = !prefix.is_empty() || !is_prefixed(text);
-        if fits && is_own && is_plain(text) {
-            format!("{prefix}{text}")
-        } else {
-            format!("{prefix}{}", Digest::of(text.as_bytes()).hex())
-        }
+        let shown = Some(text).filter(|_| is_own);
+        written(prefix, shown, text.as_bytes(), room)
+    }
+}
+
+/// Writes what a client calls something, where that may stand for itself, else its digest.
+fn written(prefix: &str, shown: Option<&str>, bytes: &[u8], room: usize) -> String {
+    let fits = |text: &&str| prefix.len() + text.len() <= room;
+    match shown.filter(|text| fits(text) && is_plain(text)) {
+        Some(text) => format!("{prefix}{text}"),
+        None => format!("{prefix}{}", Digest::of(bytes).hex()),
     }
 }
 
@@ -287,7 +294,7 @@ pub(super) fn split(key: &Key) -> Option<(&str, &str)> {
 
 /// Returns the client's own text, or its digest, of which a door made a key; a fingerprint is no text.
 fn origin(key: &Key) -> Option<&str> {
-    let (_, body) = split(key)?;
+    let (_, body) = split(key).or_else(|| split_inbox(key))?;
     let prefixes = [CALL_ID, BUSINESS];
     let named = prefixes.iter().find_map(|prefix| body.strip_prefix(prefix));
     let is_named = named.is_some() || !is_fingerprint(body);
@@ -328,4 +335,47 @@ pub fn ledger_key(door: Door, scope: &Scope, client_key: &ClientKey, occurrence:
     let body = client_key.body(Key::MAX_BYTES - prefix.len() - number.len());
     Key::new(&format!("{prefix}{body}{number}"))
         .expect("door, digits and a body that is a key or a digest make a key")
+}
+
+/// Splits the ledger key of a webhook after its source; `None` where it is none.
+fn split_inbox(key: &Key) -> Option<(&str, &str)> {
+    let (door, rest) = key.as_str().split_once('/')?;
+    let (source, body) = rest.split_once('/')?;
+    let is_ours = Door::parse(door) == Some(Door::Inbox) && SourceName::new(source).is_ok();
+    is_ours.then(|| (&key.as_str()[..key.as_str().len() - body.len()], body))
+}
+
+/// Returns what all ledger keys of a source of webhooks begin with.
+#[must_use]
+pub fn inbox_prefix(source: &SourceName) -> String {
+    format!("{}/{source}/", Door::Inbox.as_str())
+}
+
+/// Makes the ledger key of a webhook, `inbox/stripe/evt_1`: fixed for ever, as [`ledger_key`] is.
+///
+/// A source is not hashed, as the names of other scopes are: it is short, it has no separator in it, and whoever reads
+/// the key wants to know whose it is. An id that a key cannot hold, and one that looks like something of ours, is
+/// there as its digest.
+///
+/// # Panics
+/// Never: the result is printable and at most 255 bytes long whatever the sender sent.
+#[must_use]
+pub fn inbox_key(source: &SourceName, id: &SenderId) -> Key {
+    let prefix = inbox_prefix(source);
+    let text = core::str::from_utf8(id.as_bytes()).ok();
+    let shown = text.filter(|text| !is_prefixed(text));
+    let body = written("", shown, id.as_bytes(), Key::MAX_BYTES - prefix.len());
+    Key::new(&format!("{prefix}{body}"))
+        .expect("door, source and a body that is a key or a digest make a key")
+}
+
+/// Makes the key under which a webhook is handed on once more, `inbox/stripe/evt_1#2`; `None` for a key of anything else.
+#[must_use]
+pub fn inbox_repeat(key: &Key, occurrence: NonZeroU32) -> Option<Key> {
+    let (prefix, body) = split_inbox(key)?;
+    let (body, number) = (without_number(body), format!("#{occurrence}"));
+    let key = Key::new(&format!("{prefix}{body}{number}"));
+    // A body that leaves no room for the number is there as its digest.
+    let digest = || Key::new(&format!("{prefix}{}{number}", Digest::of(body.as_bytes())));
+    key.or_else(|_| digest()).ok()
 }

@@ -71,7 +71,10 @@ pub use call::{
 };
 pub use command_line::CommandLine;
 pub use delivery::{CROSSING, CallerId, Callers, Exchange, Observation};
-pub use key::{ClientKey, ClientText, Door, Scope, Source, client_text, is_made_from, ledger_key};
+pub use key::{
+    ClientKey, ClientText, Door, Scope, Source, client_text, inbox_key, inbox_prefix, inbox_repeat,
+    is_made_from, ledger_key,
+};
 pub use kin::{Kin, KinChange};
 pub use pointer::{BusinessKey, Pointer, PointerError};
 pub use upshot::Upshot;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::record::{Delivery, Fence, Holder, Spec, Version};
 use crate::breaker::Ask;
 use crate::digest::Digest;
+use crate::queue::Task;
 use crate::text::{AttemptId, Label, Note};
 use crate::time::{Lease, Timestamp};
 use crate::verdict::{Outcome, Verdict};
@@ -51,6 +52,8 @@ pub struct Submit {
     pub queue: Option<Label>,
     /// Not before this time.
     pub run_at: Option<Timestamp>,
+    /// What they are given.
+    pub task: Option<Arc<Task>>,
 }
 
 /// See [`Command::Begin`].

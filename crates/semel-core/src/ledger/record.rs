@@ -8,6 +8,7 @@ use crate::digest::{Digest, KeyHash};
 use crate::effect::Effect;
 use crate::fingerprint::Fingerprint;
 use crate::policy::Policy;
+use crate::queue::Task;
 use crate::text::{AttemptId, Key, Label, Namespace, Note, Probe};
 use crate::time::Timestamp;
 use crate::verdict::{Outcome, VerdictKind};
@@ -76,6 +77,8 @@ pub struct Operation {
     pub queue: Option<Label>,
     /// Before this time no attempt may begin.
     pub run_at: Option<Timestamp>,
+    /// What the queue's workers are given.
+    pub task: Option<Arc<Task>>,
     /// Whether the caller got the answer.
     pub delivery: Delivery,
     /// Who settled the last doubt.

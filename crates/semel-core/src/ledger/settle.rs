@@ -1,11 +1,14 @@
 //! Settle: what an attempt's report does, also when it comes late or twice.
 
+use core::time::Duration;
+
 use super::command::Settle;
 use super::decide::{no_operation, write, write_nothing, write_stub, write_tombstone};
 use super::decision::{Decision, Event, Rejection, Reply, Reported};
 use super::lease::{Ending, Judged, judge};
 use super::record::{Attempt, AttemptKind, Operation, Record, State};
 use crate::effect::Effect;
+use crate::queue::RETRY_AFTER_MAX;
 use crate::retry::backoff;
 use crate::time::Timestamp;
 use crate::verdict::{Outcome, Verdict, VerdictKind};
@@ -109,9 +112,7 @@ impl Report {
                 Ok(self.settle(verdict, *outcome, evidence))
             }
             Verdict::Done(outcome) => self.keep_evidence(verdict, *outcome, evidence),
-            Verdict::NotDone { reject, .. } if self.is_latest() => {
-                Ok(self.release(verdict, *reject, evidence))
-            }
+            Verdict::NotDone { .. } if self.is_latest() => Ok(self.release(verdict, evidence)),
             Verdict::NotDone { .. } => self.clear_mark(verdict),
             Verdict::Unknown { .. } if self.is_latest() => Ok(self.doubt(verdict, evidence)),
             Verdict::Unknown { .. } => Err(Rejection::Fenced),
@@ -128,9 +129,7 @@ impl Report {
                     Err(Rejection::Fenced)
                 }
             }
-            Verdict::NotDone { reject, .. } if self.is_latest() => {
-                Ok(self.release(verdict, *reject, None))
-            }
+            Verdict::NotDone { .. } if self.is_latest() => Ok(self.release(verdict, None)),
             Verdict::NotDone { .. } => self.clear_mark(verdict),
             Verdict::Unknown { .. } if self.is_latest() && self.attempt().verdict.is_none() => {
                 Ok(self.doubt(verdict, None))
@@ -258,7 +257,8 @@ impl Report {
     }
 
     /// Ends the latest attempt with `not_done`.
-    fn release(mut self, verdict: &Verdict, reject: bool, evidence: Option<Outcome>) -> Decision {
+    fn release(mut self, verdict: &Verdict, evidence: Option<Outcome>) -> Decision {
+        let ended = Ended::by(verdict);
         self.hear(verdict);
         if self.attempt().kind == AttemptKind::Probe {
             // It looked after everything in doubt could no longer act, and found nothing.
@@ -268,15 +268,15 @@ impl Report {
             return self.settle_by_evidence(outcome);
         }
         // An open attempt puts the end off, which must not be forgotten meanwhile.
-        self.next.rejected |= reject && self.next.open_since().is_some();
-        self.fall(reject);
+        self.next.rejected |= ended.rejected && self.next.open_since().is_some();
+        self.fall(ended);
         let reply = self.reported(false);
         write(self.next, self.events, reply)
     }
 
     /// Goes where an operation goes whose latest attempt did not act.
-    fn fall(&mut self, reject: bool) {
-        let event = fall(&mut self.next, reject, self.now);
+    fn fall(&mut self, ended: Ended) {
+        let event = fall(&mut self.next, ended, self.now);
         self.say(event);
     }
 
@@ -314,7 +314,7 @@ impl Report {
         }
         self.hear(verdict);
         if self.next.state == State::Doubtful && self.next.open_since().is_none() {
-            self.fall(false);
+            self.fall(Ended::default());
         }
         Ok(self.write(Event::MarkCleared, Reply::Refused(Rejection::Fenced)))
     }
@@ -385,19 +385,45 @@ fn unproven(outcome: Outcome) -> Outcome {
 /// meanwhile, there is nothing to doubt.
 pub(super) fn doubt(operation: &mut Operation, at: Timestamp) -> Event {
     if operation.open_since().is_none() {
-        return fall(operation, false, at);
+        return fall(operation, Ended::default(), at);
     }
     operation.state = State::Doubtful;
     Event::Doubted
 }
 
+/// What an attempt that did not act says about the next one.
+#[derive(Clone, Copy, Default)]
+struct Ended {
+    /// There is to be none.
+    rejected: bool,
+    /// It waits at least so long.
+    retry_after: Duration,
+}
+
+impl Ended {
+    fn by(verdict: &Verdict) -> Self {
+        match verdict {
+            Verdict::NotDone {
+                reject,
+                retry_after,
+                ..
+            } => Self {
+                rejected: *reject,
+                retry_after: retry_after.unwrap_or_default().min(RETRY_AFTER_MAX),
+            },
+            Verdict::Done(_) | Verdict::Unknown { .. } => Self::default(),
+        }
+    }
+}
+
 /// Moves an operation whose latest attempt ended and did not act.
-fn fall(operation: &mut Operation, reject: bool, at: Timestamp) -> Event {
-    if !reject && operation.attempts_left() {
+fn fall(operation: &mut Operation, ended: Ended, at: Timestamp) -> Event {
+    if !ended.rejected && operation.attempts_left() {
         operation.state = State::Pending;
-        if let (Some(_), Some(ended)) = (&operation.queue, operation.latest()) {
-            let wait = backoff(operation.attempt, &ended.id);
-            operation.run_at = Some(at.plus(wait));
+        if let (Some(_), Some(latest)) = (&operation.queue, operation.latest()) {
+            let times = operation.task.as_ref().map(|task| task.backoff);
+            let wait = backoff(times.unwrap_or_default(), operation.attempt, &latest.id);
+            operation.run_at = Some(at.plus(wait.max(ended.retry_after)));
         }
         Event::Released
     } else if operation.open_since().is_some() {

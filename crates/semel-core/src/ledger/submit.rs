@@ -44,6 +44,7 @@ fn create(submit: &Submit, version: Version, fence: Fence, now: Timestamp) -> De
     let next = Operation {
         queue: submit.queue.clone(),
         run_at: submit.run_at,
+        task: submit.task.clone(),
         ..fresh(&submit.spec, version, fence, now)
     };
     write(
@@ -64,6 +65,7 @@ fn attach(judged: Judged<'_>, submit: &Submit) -> Decision {
         (None, Some(queue)) => {
             let mut next = operation.into_owned();
             next.queue = Some(queue.clone());
+            next.task = submit.task.clone();
             if next.state == State::Pending {
                 next.run_at = submit.run_at;
             }
@@ -93,6 +95,7 @@ pub(super) fn fresh(
         forgotten_open: None,
         queue: None,
         run_at: None,
+        task: None,
         delivery: Delivery::Unknown,
         resolved: None,
         last_order: None,

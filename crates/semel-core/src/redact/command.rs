@@ -65,10 +65,18 @@ impl Redactor {
     fn verdict(&self, verdict: &Verdict) -> Option<Verdict> {
         match verdict {
             Verdict::Done(_) => None,
-            Verdict::NotDone { reject, error } => {
+            Verdict::NotDone {
+                reject,
+                error,
+                retry_after,
+            } => {
                 let error = self.changed(error.as_ref()?)?;
                 let reject = *reject;
-                Some(Verdict::NotDone { reject, error })
+                Some(Verdict::NotDone {
+                    reject,
+                    error,
+                    retry_after: *retry_after,
+                })
             }
             Verdict::Unknown { error } => {
                 let error = self.changed(error.as_ref()?)?;

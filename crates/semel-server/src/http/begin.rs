@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use semel::core::Probe;
 use semel::core::ledger::{Fence, StateKind};
@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::body::{Answer, given};
+use super::body::{Answer, given, object};
 use super::numbers::Whole;
 use super::plan::Plan;
+use super::prefer::{preferred_wait, waited};
 use super::problem::Problem;
 use super::request::{Policies, attempt_of, described, key_of, lease_of};
 use super::words::{ClassWord, DoubtWord};
@@ -23,8 +24,8 @@ use super::{Asked, Server, many_or_one, schema};
 use crate::auth::Caller;
 use crate::span;
 
-/// How long after a stop a begin may still take: longer than a claim, shorter than a wait.
-const CLAIM_GRACE: Duration = Duration::from_secs(1);
+/// How long after a stop a begin or a lease may still take: longer than a claim, shorter than a wait.
+pub(super) const CLAIM_GRACE: Duration = Duration::from_secs(1);
 
 /// Asks to carry an operation out.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -81,6 +82,7 @@ pub(crate) struct Begin {
     #[schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$")]
     probe: Option<String>,
     /// The operation that this one is a step of.
+    #[serde(default, deserialize_with = "object")]
     parent: Option<Parent>,
     /// Only says what would happen.
     #[serde(default)]
@@ -125,7 +127,7 @@ pub(crate) struct Grant {
 
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Decision {
+pub(super) enum Decision {
     Execute,
     Probe,
 }
@@ -185,15 +187,9 @@ pub(crate) async fn begin(
         }
         answer
     };
-    let mut response = many_or_one(&server, asked, answer).await?;
-    if let Some(wait) = preferred {
-        let applied = wait.min(server.limits().wait);
-        if let Ok(value) = HeaderValue::try_from(format!("wait={}", applied.as_secs())) {
-            let name = HeaderName::from_static("preference-applied");
-            response.headers_mut().insert(name, value);
-        }
-    }
-    Ok(response)
+    let response = many_or_one(&server, asked, answer).await?;
+    let applied = preferred.map(|wait| wait.min(server.limits().wait));
+    Ok(waited(response, applied))
 }
 
 async fn begin_one(
@@ -320,22 +316,6 @@ fn preview_answer(
             Err(in_doubt(key, view))
         }
     }
-}
-
-/// Reads `Prefer: wait=SECONDS`; what cannot be read is no preference (RFC 7240).
-fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
-    let lines = headers.get_all("prefer").into_iter();
-    let preferences = lines.filter_map(|line| line.to_str().ok());
-    let mut preferences = preferences.flat_map(|line| line.split(','));
-    let seconds = preferences.find_map(|preference| {
-        let preference = preference.split(';').next().unwrap_or_default();
-        let (name, value) = preference.split_once('=')?;
-        let value = value.trim().trim_matches('"');
-        name.trim()
-            .eq_ignore_ascii_case("wait")
-            .then(|| value.parse::<u32>().ok())?
-    });
-    seconds.map(|seconds| Duration::from_secs(seconds.into()))
 }
 
 fn request(caller: &Caller, begin: Begin) -> Result<(Request, Key), Problem> {

@@ -110,17 +110,15 @@ pub(crate) enum Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    pub(crate) fn read(body: &'a [u8]) -> Result<Self, Problem> {
+    /// Reads them, at most so many.
+    pub(crate) fn read(body: &'a [u8], limit: usize) -> Result<Self, Problem> {
         let is_array = body.trim_ascii_start().first() == Some(&b'[');
         if !is_array {
             return Ok(Self::One(body));
         }
         let calls: Vec<&RawValue> = parse(body)?;
-        if calls.len() > BATCH_MAX {
-            let text = format!(
-                "an array may hold {BATCH_MAX} calls; it has {}",
-                calls.len()
-            );
+        if calls.len() > limit {
+            let text = format!("an array may hold {limit} calls; it has {}", calls.len());
             return Err(Problem::new("too_large", text));
         }
         Ok(Self::Many(calls))
@@ -173,33 +171,34 @@ impl Answer {
     }
 }
 
-/// Answers many calls at once, in their order.
+/// Answers many calls at once, in their order; at most [`BATCH_MAX`] are under way.
 pub(crate) async fn answer_each<T, F, A>(calls: &[&RawValue], answer: F) -> Vec<u8>
 where
     T: DeserializeOwned,
     F: Fn(T) -> A,
     A: Future<Output = Result<Answer, Problem>>,
 {
-    let answers = calls.iter().map(|item| {
-        let asked = call::<T>(item.get().as_bytes()).map(&answer);
-        async {
-            match asked {
-                Ok(answer) => answer.await,
-                Err(problem) => Err(problem),
-            }
-        }
-    });
-    // They are written together: a group's sync is shared by all of them.
-    let answers = semel::together(join_all(answers)).await;
     let mut array = vec![b'['];
-    for (index, answer) in answers.into_iter().enumerate() {
-        if index > 0 {
-            array.push(b',');
-        }
-        match answer {
-            Ok(answer) => answer.push_to(&mut array),
-            // A problem names its status already.
-            Err(problem) => array.extend_from_slice(&problem.body()),
+    for some in calls.chunks(BATCH_MAX) {
+        let answers = some.iter().map(|item| {
+            let asked = call::<T>(item.get().as_bytes()).map(&answer);
+            async {
+                match asked {
+                    Ok(answer) => answer.await,
+                    Err(problem) => Err(problem),
+                }
+            }
+        });
+        // They are written together: a group's sync is shared by all of them.
+        for answer in semel::together(join_all(answers)).await {
+            if array.len() > 1 {
+                array.push(b',');
+            }
+            match answer {
+                Ok(answer) => answer.push_to(&mut array),
+                // A problem names its status already.
+                Err(problem) => array.extend_from_slice(&problem.body()),
+            }
         }
     }
     array.push(b']');
@@ -218,6 +217,21 @@ pub(crate) fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
+}
+
+/// Reads a member that is an object. The members of an array would be taken for those of an object, in their order.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let Some(json) = Option::<Box<RawValue>>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    if json.get().starts_with('[') {
+        let expected = "an array is there, and this is an object";
+        return Err(serde::de::Error::custom(expected));
+    }
+    let read = serde_json::from_str(json.get());
+    read.map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Checks that an answer means one thing to everybody: no member twice, not too deep. It is stored as

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use semel::breaker::{Breaker, BreakerView, Ordered, Settings, Target};
+use semel::breaker::{Breaker, BreakerView, Decided, Ordered, Settings, Target};
 use semel::{Note, Scope};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -27,6 +27,10 @@ pub(crate) struct OpenCall {
     /// For how many milliseconds; without it, until it is closed.
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 31_536_000_000_u64)]
     for_ms: Option<Whole>,
+    /// The fence of the breaker that was decided on, 0 where there was none: on another one the order is refused.
+    /// Without it, the order is for what is stored when it comes.
+    #[schema(value_type = Option<u64>)]
+    fence: Option<Whole>,
     /// Why.
     #[schema(
         min_length = 1,
@@ -40,6 +44,10 @@ pub(crate) struct OpenCall {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CloseCall {
+    /// The fence of the breaker that was decided on, 0 where there was none: on another one the order is refused.
+    /// Without it, the order is for what is stored when it comes.
+    #[schema(value_type = Option<u64>)]
+    fence: Option<Whole>,
     /// Why.
     #[schema(
         min_length = 1,
@@ -78,6 +86,8 @@ pub(crate) async fn list(
 }
 
 /// Opens a breaker: nothing goes through until it is closed, or for a while.
+///
+/// With the fence that was decided on, the same call again changes nothing.
 #[utoipa::path(
     post, path = "/v1/breakers/{name}/open", tag = "breakers",
     params(("name" = String, Path, description = "The breaker's name, percent-encoded", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")),
@@ -98,7 +108,7 @@ pub(crate) async fn open(
     let breaker = &handle(&server, &caller, &name)?;
     let (server, caller) = (&server, &caller);
     one(server, asked, |call: OpenCall| async move {
-        let note = note(call.note.as_deref())?;
+        let decided = decided(caller, call.fence, call.note.as_deref())?;
         let length = match call.for_ms.map(|millis| millis.0) {
             Some(0) => return Err(Problem::input("`for_ms` is at least 1")),
             Some(millis) if millis > LENGTH_MAX_MS => {
@@ -108,7 +118,7 @@ pub(crate) async fn open(
             }
             other => other.map(Duration::from_millis),
         };
-        let ordered = breaker.open(caller.by(), length, note);
+        let ordered = breaker.open(decided, length);
         let ordered = server.within(Duration::ZERO, ordered).await?;
         changed(server, breaker, &ordered).await
     })
@@ -136,6 +146,8 @@ pub(crate) async fn close(
 }
 
 /// Closes a breaker and forgets what became of the calls before.
+///
+/// With the fence that was decided on, the same call again changes nothing.
 #[utoipa::path(
     post, path = "/v1/breakers/{name}/reset", tag = "breakers",
     params(("name" = String, Path, description = "The breaker's name, percent-encoded", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")),
@@ -172,11 +184,11 @@ async fn order(
     caller.needs(Scope::Operate)?;
     let breaker = &handle(server, caller, name)?;
     one(server, asked, |call: CloseCall| async move {
-        let (by, note) = (caller.by(), note(call.note.as_deref())?);
+        let decided = decided(caller, call.fence, call.note.as_deref())?;
         let ordered = async {
             match choice {
-                Choice::Close => breaker.close(by, note).await,
-                Choice::Reset => breaker.reset(by, note).await,
+                Choice::Close => breaker.close(decided).await,
+                Choice::Reset => breaker.reset(decided).await,
             }
         };
         let ordered = server.within(Duration::ZERO, ordered).await?;
@@ -193,9 +205,13 @@ fn handle(server: &Server, caller: &Caller, name: &str) -> Result<Breaker, Probl
     Ok(server.engine().breaker_in(&caller.namespace, &target))
 }
 
-fn note(text: Option<&str>) -> Result<Option<Note>, Problem> {
-    let note = text.map(Note::new).transpose();
-    note.map_err(|error| Problem::input(format!("note: {error}")))
+fn decided(caller: &Caller, fence: Option<Whole>, note: Option<&str>) -> Result<Decided, Problem> {
+    let note = note.map(Note::new).transpose();
+    Ok(Decided {
+        by: caller.by(),
+        note: note.map_err(|error| Problem::input(format!("note: {error}")))?,
+        fence: fence.map(|fence| fence.0),
+    })
 }
 
 async fn changed(server: &Server, breaker: &Breaker, ordered: &Ordered) -> Result<Answer, Problem> {

@@ -77,6 +77,9 @@ pub(crate) struct ReportNotDone {
     error: Option<String>,
     /// Whether trying again is pointless: the operation is dead at once.
     reject: Option<bool>,
+    /// How long a task of a queue waits before its next attempt, at least: what a target said in its `Retry-After`.
+    #[schema(maximum = 604_800_000_u64)]
+    retry_after_ms: Option<u64>,
     /// Only says what would happen.
     #[schema(default = false, required = false)]
     dry_run: bool,

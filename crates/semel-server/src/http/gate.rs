@@ -142,7 +142,7 @@ fn permitted(origin: &HeaderValue) -> Response {
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, last-event-id, prefer, traceparent",
+            "authorization, content-type, idempotency-key, last-event-id, prefer, traceparent",
         ),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ] {

@@ -7,20 +7,24 @@ mod described;
 mod engine;
 pub(crate) mod gate;
 mod health;
+mod lease;
 mod numbers;
 mod operations;
 mod orders;
 mod pages;
 mod plan;
+mod prefer;
 mod problem;
 mod query;
+mod queues;
 mod reference;
 mod renew;
 mod request;
-mod schema;
+pub(crate) mod schema;
 mod settle;
 mod stream;
 mod submit;
+mod tasks;
 mod words;
 
 use std::sync::Arc;
@@ -45,9 +49,10 @@ pub(crate) use self::problem::{Problem, codes};
 
 use self::problem::Said;
 
-use self::body::{Answer, Budget, Calls, Received, answer_each};
+use self::body::{Answer, BATCH_MAX, Budget, Calls, Received, answer_each};
 use crate::config::{Config, Limits};
 use crate::feed::Feed;
+use crate::inbox::door as inbox;
 use crate::metrics::Counts;
 use crate::rate::Rates;
 use crate::span::{self, Exporter};
@@ -126,6 +131,11 @@ impl Server {
 
     pub(crate) fn counts(&self) -> &Counts {
         &self.0.counts
+    }
+
+    /// Counts the bytes of bodies that are held.
+    pub(crate) fn bodies(&self) -> &Budget {
+        &self.0.bodies
     }
 
     pub(crate) fn exporter(&self) -> &Exporter {
@@ -207,8 +217,12 @@ impl<S: Sync> FromRequest<S> for Asked {
 
 impl Asked {
     async fn read(self, server: &Server) -> Result<Received<'_>, Problem> {
-        let limits = server.limits();
-        body::read(self.0, &server.0.bodies, limits.body, limits.read).await
+        self.read_up_to(server, server.limits().body).await
+    }
+
+    /// Reads a body that may be larger than those of other calls.
+    async fn read_up_to(self, server: &Server, limit: usize) -> Result<Received<'_>, Problem> {
+        body::read(self.0, &server.0.bodies, limit, server.limits().read).await
     }
 }
 
@@ -246,7 +260,7 @@ pub(crate) enum Refusals {
     /// The request cannot be understood.
     #[response(status = 400, content_type = "application/problem+json")]
     Invalid(#[to_schema] Said),
-    /// A valid token is needed.
+    /// A valid token is needed, or a valid signature.
     #[response(status = 401, content_type = "application/problem+json")]
     Unauthorized(#[to_schema] Said),
     /// The token does not allow it, or the request comes from a page of somebody else's.
@@ -287,7 +301,7 @@ where
     A: Future<Output = Result<Answer, Problem>>,
 {
     let received = asked.read(server).await?;
-    match Calls::read(&received.bytes)? {
+    match Calls::read(&received.bytes, BATCH_MAX)? {
         Calls::One(call) => json(Box::pin(answer(body::call(call)?)).await?),
         Calls::Many(calls) => {
             let body = answer_each(&calls, answer).await;
@@ -326,11 +340,14 @@ pub(crate) fn service(
     config: Config,
     stop: watch::Receiver<bool>,
 ) -> (Server, Router) {
-    let (api, openapi) = OpenApiRouter::with_openapi(pages::openapi())
+    let (api, mut openapi) = OpenApiRouter::with_openapi(pages::openapi())
         .routes(routes!(begin::begin))
         .routes(routes!(renew::renew))
         .routes(routes!(settle::settle))
         .routes(routes!(submit::submit))
+        .routes(routes!(tasks::submit))
+        .routes(routes!(lease::lease))
+        .routes(routes!(queues::list))
         .routes(routes!(orders::resolve))
         .routes(routes!(orders::retry))
         .routes(routes!(orders::cancel))
@@ -345,6 +362,11 @@ pub(crate) fn service(
         .routes(routes!(stream::events))
         .routes(routes!(health::metrics))
         .split_for_parts();
+    // Senders have no token: what they sign is what lets them in.
+    let (received, described) = OpenApiRouter::new()
+        .routes(routes!(inbox::receive))
+        .split_for_parts();
+    openapi.merge(described);
     let server = Server::new(engine, config, stop, &openapi);
     // It is no part of the API: its bytes change with the version.
     let api = api.route(semel::wire::PATH, post(engine::call));
@@ -353,6 +375,7 @@ pub(crate) fn service(
         gate::authenticate,
     ));
     let router = inside
+        .merge(received)
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/openapi.json", get(pages::openapi_json))

@@ -33,6 +33,46 @@ impl<'de> Deserialize<'de> for Whole {
     }
 }
 
+/// A whole number from -2^63 to 2^63 - 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Signed(pub(crate) i64);
+
+impl<'de> Deserialize<'de> for Signed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SignedReader)
+    }
+}
+
+struct SignedReader;
+
+impl Visitor<'_> for SignedReader {
+    type Value = Signed;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number")
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Signed, E> {
+        match i64::try_from(number) {
+            Ok(number) => Ok(Signed(number)),
+            Err(_) => Err(E::invalid_value(Unexpected::Unsigned(number), &self)),
+        }
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Signed, E> {
+        Ok(Signed(number))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole and exact")]
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Signed, E> {
+        if number.abs() <= EXACT_MAX && number.fract() == 0.0 {
+            Ok(Signed(number as i64))
+        } else {
+            Err(E::invalid_value(Unexpected::Float(number), &self))
+        }
+    }
+}
+
 struct Reader;
 
 impl Visitor<'_> for Reader {
@@ -90,6 +130,26 @@ mod tests {
             ("1.5", None),
             ("\"1\"", None),
             ("true", None),
+            ("null", None),
+        ] {
+            assert_eq!(read(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_below_zero_may_be_written_in_many_ways() {
+        let read = |text: &str| serde_json::from_str::<Signed>(text).ok().map(|it| it.0);
+        for (text, number) in [
+            ("0", Some(0)),
+            ("-0.0", Some(0)),
+            ("-5", Some(-5)),
+            ("-5.0", Some(-5)),
+            ("1e2", Some(100)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("-1.5", None),
+            ("\"1\"", None),
             ("null", None),
         ] {
             assert_eq!(read(text), number, "{text}");

@@ -47,7 +47,13 @@ pub(crate) async fn show(
     let data = engine.payload(&caller.namespace, &key);
     let data = server.within(Duration::ZERO, data).await?;
     let view = RecordView::detailed(&stored.record, data.map(Into::into), server.now());
-    let view = view.map(|view| view.shown(engine.redactor()));
+    let input = server
+        .within(Duration::ZERO, engine.task_input(&stored))
+        .await?;
+    let view = view.map(|view| {
+        let redactor = engine.redactor();
+        view.given(input.as_deref(), redactor).shown(redactor)
+    });
     json(Answer::ok(&view.ok_or_else(|| absent(key.as_str()))?)?)
 }
 

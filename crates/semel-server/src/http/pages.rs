@@ -12,8 +12,8 @@ use super::{Problem, Server, reference, schema};
 /// Describes the API as a whole; the handlers describe themselves.
 pub(super) fn openapi() -> OpenApi {
     let about = "The ledger of Semel over HTTP. Every call that changes something may be sent again when its \
-                 reply was lost: it does no more than once. `x-semel-class` says of each call whether it is \
-                 `safe` (it only reads) or `idempotent`; `x-semel-needs-key` whether it names an operation. \
+                 reply was lost: it does no more than once, but for the lease of tasks, which takes others then. \
+                 `x-semel-class` says of each call whether it is `safe` (it only reads), `idempotent` or `unsafe`; `x-semel-needs-key` whether it names an operation. \
                  Errors are problems (RFC 9457) with a stable `code`, whose page is at `type`.";
     let license = LicenseBuilder::new()
         .name("MIT OR Apache-2.0")
@@ -38,6 +38,11 @@ pub(super) fn openapi() -> OpenApi {
             "operators",
             "What people decide, each on the version that they saw",
         ),
+        (
+            "queues",
+            "Tasks that workers carry out: leaving them, and taking them",
+        ),
+        ("inbox", "Webhooks, which prove themselves by a signature"),
         ("operations", "Looking at operations"),
         ("breakers", "Which targets are left alone"),
         ("events", "The log, as a page or as a stream"),

@@ -5,7 +5,8 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
-use semel::core::ledger::Rejection;
+use semel::breaker::BreakerView;
+use semel::core::ledger::{Record, Rejection};
 use semel::view::RecordView;
 use semel::{Error, Key, Redactor, Timestamp};
 use serde::Serialize;
@@ -58,6 +59,10 @@ pub(crate) struct Said {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, value_type = schema::Record)]
     record: Option<Box<RecordView>>,
+    /// The same, where it is about a breaker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = schema::Breaker)]
+    breaker: Option<Box<BreakerView>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -137,7 +142,7 @@ const CODES: [(&str, StatusCode, bool, &str); 16] = [
         "unauthorized",
         StatusCode::UNAUTHORIZED,
         false,
-        "A valid token is needed",
+        "Not proven who asks",
     ),
     ("forbidden", StatusCode::FORBIDDEN, false, "Not allowed"),
     (
@@ -180,6 +185,7 @@ impl Problem {
             retry_after_ms: None,
             key: None,
             record: None,
+            breaker: None,
         }))
     }
 
@@ -257,6 +263,12 @@ impl Problem {
             if refusal.rejection != Rejection::KeyReused {
                 let record = refusal.record.as_deref();
                 problem = problem.resting_on(record.and_then(|it| RecordView::of(it, now)));
+                if let Some(breaker) = record.and_then(Record::breaker) {
+                    problem.0.breaker = Some(Box::new(BreakerView::of(breaker, now)));
+                }
+            }
+            if refusal.rejection == Rejection::Fenced && problem.0.breaker.is_some() {
+                problem = problem.hint("read the breaker again and decide on what it says now");
             }
             if let Rejection::BreakerOpen { retry_at } = refusal.rejection {
                 problem = problem.after(retry_at.map_or(STORE_PAUSE, |at| at.since(now)));
@@ -281,6 +293,16 @@ impl Problem {
 
     pub(crate) fn code(&self) -> &'static str {
         self.0.code
+    }
+
+    /// Returns what happened this time.
+    pub(crate) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// Returns the operation that it is about.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.0.key.as_deref()
     }
 
     pub(crate) fn body(&self) -> Vec<u8> {

@@ -14,7 +14,7 @@ use super::numbers::Whole;
 use super::plan::rehearse;
 use super::problem::Problem;
 use super::request::{attempt_of, key_of, lease_of};
-use super::{Asked, Server, one, schema};
+use super::{Asked, Server, many_or_one, schema};
 use crate::auth::Caller;
 use crate::span;
 
@@ -59,11 +59,13 @@ pub(crate) enum RenewAnswer {
 }
 
 /// Renews the lease of a running attempt. `fenced` means: start nothing new, finish what runs, and settle.
+///
+/// An array of calls is answered with an array, in order, each item with its `status`.
 #[utoipa::path(
     post, path = "/v1/renew", tag = "attempts",
-    request_body = RenewCall,
+    request_body = inline(super::OneOrMany<RenewCall>),
     responses(
-        (status = 200, description = "The lease is as long as asked for, or longer", body = inline(RenewAnswer)),
+        (status = 200, description = "The lease is as long as asked for, or longer", body = inline(super::Answers<RenewAnswer>)),
         super::Refusals,
     ),
     extensions(("x-semel-class" = json!("idempotent")), ("x-semel-needs-key" = json!(true)))
@@ -74,7 +76,8 @@ pub(crate) async fn renew(
     asked: Asked,
 ) -> Result<Response, Problem> {
     caller.needs(Scope::Write)?;
-    one(&server, asked, |renew| renew_one(&server, &caller, renew)).await
+    let answer = |renew| renew_one(&server, &caller, renew);
+    many_or_one(&server, asked, answer).await
 }
 
 async fn renew_one(server: &Server, caller: &Caller, call: RenewCall) -> Result<Answer, Problem> {

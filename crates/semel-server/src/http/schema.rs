@@ -133,6 +133,22 @@ pub(crate) struct Receipt {
     data: Option<Value>,
 }
 
+/// The answer to a webhook.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum Received {
+    /// What became of it.
+    Receipt(Box<Receipt>),
+    /// What Slack asked to hear.
+    Challenge(Challenge),
+}
+
+/// What Slack asks an address to say before it sends anything there.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Challenge {
+    challenge: String,
+}
+
 /// An operation; lists leave `attempts` and `data` out.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Record {
@@ -167,6 +183,17 @@ pub(crate) struct Record {
     #[schema(format = DateTime)]
     run_at: Option<String>,
     delivery: String,
+    /// Which of the tasks that wait goes first; left out where it is no task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    priority: Option<i32>,
+    /// Whose task it is; left out where it is no task, or nobody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    lane: Option<String>,
+    /// What its worker is given, without secrets; left out of lists, and where it is no task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Value>,
     /// What the key was made from, where a door scopes keys: `explicit`, `call_id`, `business` or
     /// `fingerprint`; left out elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use semel::core::Verdict;
 use semel::core::ledger::{Command, Fence, Settle};
+use semel::core::queue::RETRY_AFTER_MAX;
 use semel::{Effect, Note, Outcome, Payload, Scope};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -42,6 +43,8 @@ pub(crate) struct SettleCall {
     /// For `not_done` only.
     #[serde(default, deserialize_with = "said")]
     reject: Option<Option<bool>>,
+    #[serde(default, deserialize_with = "said")]
+    retry_after_ms: Option<Option<Whole>>,
     #[serde(default)]
     dry_run: bool,
 }
@@ -116,8 +119,13 @@ fn verdict_of(call: SettleCall) -> Result<(Verdict, Option<Vec<u8>>), Problem> {
             }
         }
     }
-    if call.reject.is_some() && !matches!(call.verdict, VerdictWord::NotDone) {
-        return Err(only_for("reject", "not_done"));
+    for (member, given) in [
+        ("reject", call.reject.is_some()),
+        ("retry_after_ms", call.retry_after_ms.is_some()),
+    ] {
+        if given && !matches!(call.verdict, VerdictWord::NotDone) {
+            return Err(only_for(member, "not_done"));
+        }
     }
     let error = call.error.as_ref().and_then(Option::as_deref);
     let error = error.and_then(Note::from_lossy);
@@ -140,10 +148,27 @@ fn verdict_of(call: SettleCall) -> Result<(Verdict, Option<Vec<u8>>), Problem> {
         }
         VerdictWord::NotDone => {
             let reject = call.reject.flatten().unwrap_or(false);
-            (Verdict::NotDone { reject, error }, None)
+            let retry_after = retry_after(call.retry_after_ms.flatten())?;
+            let verdict = Verdict::NotDone {
+                reject,
+                error,
+                retry_after,
+            };
+            (verdict, None)
         }
         VerdictWord::Unknown => (Verdict::Unknown { error }, None),
     })
+}
+
+/// Reads how long a task waits at least before its next attempt.
+fn retry_after(said: Option<Whole>) -> Result<Option<Duration>, Problem> {
+    let wait = said.map(|millis| Duration::from_millis(millis.0));
+    if wait.is_some_and(|wait| wait > RETRY_AFTER_MAX) {
+        let limit = RETRY_AFTER_MAX.as_millis();
+        let text = format!("retry_after_ms is at most {limit} (7 days)");
+        return Err(Problem::input(text));
+    }
+    Ok(wait)
 }
 
 /// Returns the effect of something done; what nobody declared is as at the command line.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use semel::{Effect, Label, Scope, Timestamp};
+use semel::{Effect, Label, Queueing, Scope, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -105,13 +105,17 @@ async fn submit_one(server: &Server, caller: &Caller, submit: Submit) -> Result<
     let run_at = run_at
         .transpose()
         .map_err(|error| Problem::input(format!("run_at: {error}")))?;
+    let mut to = queue.map_or_else(Queueing::nobody, Queueing::on);
+    if let Some(run_at) = run_at {
+        to = to.at(run_at);
+    }
     if submit.dry_run {
-        let command = request.submission(queue, run_at);
+        let command = request.submission(&to);
         let command = command.map_err(|error| Problem::of(&error, server.now()))?;
         return rehearse(server, caller, &key, &command, Effect::WouldCreate).await;
     }
-    let submitted = server.engine().submit(request, queue, run_at);
-    let receipt = server.within(Duration::ZERO, submitted).await?;
+    let submitted = server.engine().submit(request, to);
+    let receipt = Box::pin(server.within(Duration::ZERO, submitted)).await?;
     if receipt.replayed {
         server.counts().replayed("submit");
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use semel::Class;
+use semel::breaker::Breaker;
 
 use super::admin;
 use super::listed::Listed;
@@ -30,6 +31,8 @@ pub(crate) struct Served {
     pub(crate) name: String,
     /// How its tools are treated.
     pub(crate) policy: UpstreamPolicy,
+    /// What keeps calls from it while it fails.
+    pub(crate) breaker: Option<Breaker>,
     /// What it said of its tools.
     listed: Mutex<Tools>,
 }
@@ -48,8 +51,14 @@ impl Served {
         Self {
             name,
             policy,
+            breaker: None,
             listed: Mutex::default(),
         }
+    }
+
+    /// Puts a breaker before it.
+    pub(crate) fn behind(self, breaker: Option<Breaker>) -> Self {
+        Self { breaker, ..self }
     }
 
     /// Returns the class of a tool.

@@ -38,6 +38,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Engine;
+use semel::breaker::Target;
 use tokio::sync::mpsc;
 
 pub use self::child::{Command, Environment};
@@ -86,6 +87,8 @@ pub struct Served {
     pub name: String,
     /// How its tools are treated.
     pub policy: UpstreamPolicy,
+    /// What keeps calls from it while it fails.
+    pub breaker: Option<Target>,
 }
 
 /// Where a server is.
@@ -152,7 +155,10 @@ impl Server {
 impl Config {
     fn gateway(&self, engine: Engine) -> Result<Arc<Gateway>, StartError> {
         let servers = self.servers.iter();
-        let servers = servers.map(|it| catalogue::Served::new(it.name.clone(), it.policy.clone()));
+        let servers = servers.map(|it| {
+            let breaker = it.breaker.as_ref().map(|it| engine.breaker_of(it));
+            catalogue::Served::new(it.name.clone(), it.policy.clone()).behind(breaker)
+        });
         let about = About {
             catalogue: Arc::new(Catalogue::new(servers.collect(), self.admin_tools)),
             wait: self.wait,

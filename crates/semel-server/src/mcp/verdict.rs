@@ -76,6 +76,9 @@ pub(crate) struct Terms<'a> {
 /// How much of a server's message goes into a note, in bytes.
 const MESSAGE_SHOWN: usize = 200;
 
+/// Something is wrong with the arguments, or what they name.
+const INVALID_PARAMS: i64 = -32602;
+
 /// The URL of a page must be visited first; then the same call is made again (2025-11-25).
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 
@@ -132,7 +135,7 @@ impl Finding {
     }
 
     fn of_error(error: &str, terms: &Terms<'_>) -> Self {
-        let code: Option<i64> = edit::get(error, &["code"]).and_then(|code| code.parse().ok());
+        let code = code_of(error);
         let message = edit::text(error, &["message"]).unwrap_or_default();
         let shown = &message[..message.floor_char_boundary(MESSAGE_SHOWN)];
         let said = match code {
@@ -140,9 +143,9 @@ impl Finding {
             None => format!("the server answered an error without a code: {shown}"),
         };
         let refused = match code {
-            Some(-32700 | -32600 | -32601 | -32022..=-32020 | URL_ELICITATION_REQUIRED) => true,
-            Some(-32602) => terms.refuted,
-            Some(_) | None => false,
+            Some(INVALID_PARAMS) => terms.refuted,
+            Some(code) => is_refusal(code),
+            None => false,
         };
         if refused {
             Self::NotDone(said)
@@ -158,6 +161,36 @@ impl Finding {
         } else {
             Self::Unknown(said)
         }
+    }
+}
+
+fn code_of(error: &str) -> Option<i64> {
+    edit::get(error, &["code"]).and_then(|code| code.parse().ok())
+}
+
+/// Says whether an error means that a request was refused before anybody looked at what it asks for, or is to be made
+/// again once something else was done.
+const fn is_refusal(code: i64) -> bool {
+    matches!(
+        code,
+        -32700 | -32600 | -32601 | -32022..=-32020 | URL_ELICITATION_REQUIRED
+    )
+}
+
+/// Says whether a server that answers so is well: every result shows that it works, that of a tool that failed as well,
+/// and so does whatever is wrong with the request.
+pub(crate) fn is_well(reply: &Reply) -> bool {
+    match reply {
+        Reply::Answer(answer, _) => match answer.kind() {
+            Kind::Result => true,
+            Kind::Error => {
+                let code = code_of(answer.outcome().unwrap_or("null"));
+                code.is_some_and(|code| code == INVALID_PARAMS || is_refusal(code))
+            }
+            Kind::Request { .. } | Kind::Notification { .. } => false,
+        },
+        Reply::Http(refusal) => semel::core::http::is_well(refusal.status.as_u16()),
+        Reply::Aside(_) | Reply::Lost(_) => false,
     }
 }
 

@@ -53,6 +53,8 @@ metrics! {
         "What those answers cost, where a price is set, by door and currency.";
     SETTLEMENTS: Counter "semel_settlements_total",
         "Reports that were taken, by the state that the operation is in afterwards.";
+    TASKS_LEASED: Counter "semel_tasks_leased_total",
+        "Tasks that were handed to workers over HTTP.";
     CONFLICTS: Counter "semel_conflicts_total",
         "Reports that contradict what is stored; what was stored first stands.";
     FENCED: Counter "semel_fenced_total",
@@ -83,10 +85,14 @@ metrics! {
         "Operations that wait on a queue, in all namespaces; at most 2000 waiting ones are looked at.";
     QUEUE_LAG: Gauge "semel_queue_lag_seconds",
         "For how long the first of those could have begun; 0 when none could.";
+    BREAKERS: Gauge "semel_breakers",
+        "Breakers by state, in all namespaces; at most 2000 of each are counted.";
     PROXY_REQUESTS: Counter "semel_proxy_requests_total",
         "Requests through the proxy by route and by what became of them: executed, replayed, joined, passed, rehearsed, or the code of a refusal.";
     PROXY_SECONDS: Histogram "semel_proxy_request_seconds",
         "How long requests through the proxy took until their answer began, by route.";
+    INBOX_REQUESTS: Counter "semel_inbox_requests_total",
+        "Webhooks by source and by what became of them: created, noop, challenge, unsigned, wrong_signature, wrong_time, no_id, or the code of another refusal.";
     CONNECTIONS: Gauge "semel_connections_open", "Open connections.";
     STREAMS: Gauge "semel_streams_open", "Open event streams.";
     NOTIFY_DELIVERIES: Counter "semel_notify_deliveries_total",
@@ -95,6 +101,11 @@ metrics! {
         "Tries to tell one that failed, by channel; they are tried again.";
     NOTIFY_WAITING: Gauge "semel_notify_waiting",
         "Notifications that are under way or wait to be tried again.";
+    PUSH_DELIVERIES: Counter "semel_push_deliveries_total",
+        "Tasks of push queues that were sent, by what became of them: succeeded, failed, not_done, unknown.";
+    PUSH_UNDER_WAY: Gauge "semel_push_under_way", "Tasks of push queues that are being sent.";
+    PUSH_PROBES: Counter "semel_push_probes_total",
+        "Tries to find out whether the target of a push queue is back.";
     TRACE_SPANS: Counter "semel_trace_spans_total",
         "Spans that were sent to the collector or dropped, by outcome; 0 in builds without `otlp`.";
 }

@@ -5,6 +5,7 @@
 mod histogram;
 mod known;
 mod proxied;
+mod received;
 mod saved;
 mod standing;
 mod text;
@@ -18,11 +19,12 @@ use semel::core::ledger::{Event, StateKind};
 
 use self::histogram::{Histogram, Read};
 pub(crate) use self::proxied::Proxied;
+use self::received::Received;
 use self::standing::Seen;
 pub(crate) use self::standing::doubt_since;
 use self::text::Text;
 use crate::http::{Server, codes};
-use crate::notify;
+use crate::{notify, push};
 
 /// What begins are answered besides problems.
 const DECISIONS: [&str; 3] = ["execute", "probe", "replay"];
@@ -42,13 +44,16 @@ pub(crate) struct Counts {
     begins: Words,
     replays: Words,
     settlements: Words,
+    leased: AtomicU64,
     routes: RwLock<BTreeMap<String, Arc<Route>>>,
     refused_tokens: AtomicU64,
     store: Histogram,
     store_failures: AtomicU64,
     connections: AtomicU64,
     notify: Arc<notify::Counts>,
+    push: Arc<push::Counts>,
     proxied: OnceLock<Arc<Proxied>>,
+    received: Received,
     seen: Seen,
 }
 
@@ -62,11 +67,10 @@ impl Words {
         Self(words.map(|word| (word, AtomicU64::new(0))).collect())
     }
 
-    fn add(&self, word: &str) {
+    /// Counts a word; returns how many there are by now.
+    fn add(&self, word: &str) -> u64 {
         let count = self.0.iter().find(|(known, _)| *known == word);
-        if let Some((_, count)) = count {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        count.map_or(0, |(_, count)| count.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -99,13 +103,16 @@ impl Counts {
             begins: Words::new(DECISIONS.into_iter().chain(codes())),
             replays: Words::new(CALLS),
             settlements: Words::new(StateKind::OPERATIONS.map(StateKind::as_str)),
+            leased: AtomicU64::new(0),
             routes: RwLock::default(),
             refused_tokens: AtomicU64::new(0),
             store: Histogram::default(),
             store_failures: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             notify: Arc::default(),
+            push: Arc::default(),
             proxied: OnceLock::new(),
+            received: Received::default(),
             seen: Seen::default(),
         }
     }
@@ -115,9 +122,19 @@ impl Counts {
         &self.notify
     }
 
+    /// Counts what is sent for push queues.
+    pub(crate) fn push(&self) -> &Arc<push::Counts> {
+        &self.push
+    }
+
     /// Tells of the requests through a proxy as well, that of this process.
     pub(crate) fn beside(&self, proxied: Arc<Proxied>) {
         self.proxied.get_or_init(|| proxied);
+    }
+
+    /// Counts the webhooks.
+    pub(crate) fn received(&self) -> &Received {
+        &self.received
     }
 
     /// Counts a begin by what it was answered.
@@ -135,6 +152,11 @@ impl Counts {
 
     pub(crate) fn settled(&self, state: StateKind) {
         self.settlements.add(state.as_str());
+    }
+
+    /// Counts tasks that were handed to a worker.
+    pub(crate) fn leased(&self, tasks: usize) {
+        self.leased.fetch_add(tasks as u64, Ordering::Relaxed);
     }
 
     /// Counts a request by the pattern of its route.
@@ -194,8 +216,10 @@ pub(crate) async fn text(server: &Server) -> String {
         text.one(&known::DEAD, standing.dead);
         text.one(&known::QUEUE_DEPTH, standing.queued);
         text.one(&known::QUEUE_LAG, standing.queue_lag.as_secs_f64());
+        text.each(&known::BREAKERS, "state", standing.breakers());
     }
     proxied::write(&mut text, counts.proxied.get().map(|proxied| &**proxied));
+    received::write(&mut text, counts.received());
     let connections = counts.connections.load(Ordering::Relaxed);
     text.one(&known::CONNECTIONS, connections);
     text.one(&known::STREAMS, server.streams_open());
@@ -203,6 +227,10 @@ pub(crate) async fn text(server: &Server) -> String {
     text.each(&known::NOTIFY_DELIVERIES, "channel", told.deliveries());
     text.each(&known::NOTIFY_FAILURES, "channel", told.failures());
     text.one(&known::NOTIFY_WAITING, told.waiting());
+    let pushed = counts.push();
+    text.each(&known::PUSH_DELIVERIES, "verdict", pushed.deliveries());
+    text.one(&known::PUSH_UNDER_WAY, pushed.under_way());
+    text.one(&known::PUSH_PROBES, pushed.probes());
     let spans = server.exporter().counts();
     text.each(&known::TRACE_SPANS, "outcome", spans);
     text.done()
@@ -215,6 +243,8 @@ fn calls(text: &mut Text, server: &Server) {
     text.each(&known::REPLAYS, "call", counts.replays.read());
     saved::write(text, &server.engine().replayed_here());
     text.each(&known::SETTLEMENTS, "state", counts.settlements.read());
+    let leased = counts.leased.load(Ordering::Relaxed);
+    text.one(&known::TASKS_LEASED, leased);
     let written = |wanted| {
         let found = tally.events().find(|(event, _)| *event == wanted);
         found.map_or(0, |(_, count)| count)

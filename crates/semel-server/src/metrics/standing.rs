@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use crate::http::Server;
 use crate::notify;
 
-/// How many pages of operations in one state are looked at: 2,000 doubts are an alarm already, and more
+/// How many pages of records in one state are looked at: 2,000 doubts are an alarm already, and more
 /// would only be counted more slowly. The help texts name the number.
 const PAGES: usize = 2;
 
@@ -25,6 +25,8 @@ pub(super) struct Standing {
     pub(super) dead: u64,
     pub(super) queued: u64,
     pub(super) queue_lag: Duration,
+    /// How many breakers stand in each phase, in the order of [`StateKind::BREAKERS`].
+    breakers: [u64; StateKind::BREAKERS.len()],
 }
 
 /// The last answer and when it was given; `None` in it when the store failed.
@@ -58,7 +60,16 @@ impl Standing {
                 }
             }
         }
+        for (count, state) in standing.breakers.iter_mut().zip(StateKind::BREAKERS) {
+            *count = some(engine, state).await?.len() as u64;
+        }
         Ok(standing)
+    }
+
+    /// Returns how many breakers stand in each phase.
+    pub(super) fn breakers(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let words = StateKind::BREAKERS.map(StateKind::as_str);
+        words.into_iter().zip(self.breakers)
     }
 
     fn add(&mut self, operation: &Operation, now: Timestamp) {
@@ -90,7 +101,7 @@ impl Standing {
     }
 }
 
-/// Returns the oldest operations in a state, up to the limit.
+/// Returns the oldest records in a state, up to the limit.
 async fn some(engine: &Engine, state: StateKind) -> semel::Result<Vec<Stored>> {
     let mut query = Query {
         states: vec![state],

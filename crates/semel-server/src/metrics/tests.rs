@@ -214,6 +214,10 @@ async fn every_metric_moves_with_what_it_counts() {
     let queued = json!({"key": "queued", "name": "n", "queue": "q"});
     assert_eq!(world.post("/v1/submit", queued.clone()).await.0, 200);
     assert_eq!(world.post("/v1/submit", queued).await.0, 200);
+    for (name, order) in [("a", "open"), ("b", "open"), ("c", "open"), ("c", "close")] {
+        let path = format!("/v1/breakers/{name}/{order}");
+        assert_eq!(world.post(&path, json!({})).await.0, 200);
+    }
     assert_eq!(world.ask("GET", "/nowhere", &Value::Null).await.0, 404);
     let seen = world.metrics().await;
     for (series, value) in [
@@ -246,6 +250,9 @@ async fn every_metric_moves_with_what_it_counts() {
         ("semel_doubts_open", 1.0),
         ("semel_dead_operations", 1.0),
         ("semel_queue_depth", 1.0),
+        ("semel_breakers{state=\"closed\"}", 1.0),
+        ("semel_breakers{state=\"open\"}", 2.0),
+        ("semel_breakers{state=\"half_open\"}", 0.0),
         ("semel_connections_open", 0.0),
         ("semel_streams_open", 0.0),
     ] {
@@ -265,6 +272,8 @@ async fn every_metric_moves_with_what_it_counts() {
 async fn nothing_that_a_caller_writes_becomes_a_label() {
     let world = World::new().await;
     world.begin("secret-key").await;
+    let opened = world.post("/v1/breakers/secret-target/open", json!({}));
+    assert_eq!(opened.await.0, 200);
     for path in [
         "/v1/operations/secret-key",
         "/secret-path",

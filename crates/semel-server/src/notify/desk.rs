@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::core::ledger::{Record, StateKind};
+use semel::core::queue::Backoff;
 use semel::core::retry::backoff;
 use semel::view::RecordView;
 use semel::{
@@ -235,7 +236,7 @@ impl Teller {
             Told::Unknown(_) => permit.unknown(&error).await?,
             Told::Yes | Told::No(_) => permit.not_done(&error).await?,
         };
-        Ok(Outcome::Again(backoff(attempt, &ended)))
+        Ok(Outcome::Again(backoff(Backoff::default(), attempt, &ended)))
     }
 
     /// Ends a notification of something that is over: it was begun, and nobody needs it any more.

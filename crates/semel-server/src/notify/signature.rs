@@ -40,7 +40,7 @@ impl Secret {
     }
 
     /// Signs a message: returns the whole value of the header.
-    pub(super) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
+    pub(crate) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         let timestamp = timestamp.to_string();
         let parts: [&[u8]; 5] = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
         let mac = hmac(&self.0, &parts);

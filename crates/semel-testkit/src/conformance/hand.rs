@@ -16,6 +16,7 @@ use semel_core::ledger::{
     Begin, Command, Decision, Entry, Fence, Record, Rejection, Reply, Settle, Spec, State, Write,
     decide, parent_permits,
 };
+use semel_core::queue::LineChange;
 use semel_core::{
     AttemptId, Class, Effect, Fingerprint, Input, Key, KeyHash, Label, Lease, Namespace, Outcome,
     Payload, Policy, Timestamp, Verdict,
@@ -36,6 +37,8 @@ pub struct Asked {
     pub payload: Option<Brought>,
     /// The parent that must be running with this fence.
     pub parent: Option<(KeyHash, Fence)>,
+    /// What the workers of its queue are given.
+    pub input: Option<Arc<[u8]>>,
     /// The key, for a server that does not take its hash's word for it.
     pub named: Option<Key>,
 }
@@ -92,6 +95,7 @@ impl Asked {
             command,
             payload: None,
             parent: None,
+            input: None,
             named: None,
         }
     }
@@ -127,9 +131,22 @@ impl Asked {
             },
             payload: self.new_payload(before, write.next.as_ref()),
             kin: KinChange::between(before, write.next.as_ref()),
+            line: LineChange::between(before, write.next.as_ref()),
+            input: self.new_input(before, write.next.as_ref()),
             next: write.next.map(Arc::new),
             guard,
         }
+    }
+
+    /// A task keeps the input that it has.
+    #[must_use]
+    pub fn new_input(&self, before: Option<&Record>, after: Option<&Record>) -> Option<Arc<[u8]>> {
+        let has_one = |record: Option<&Record>| {
+            let task = record.and_then(Record::operation)?.task.as_ref()?;
+            task.input
+        };
+        let is_new = has_one(before).is_none() && has_one(after).is_some();
+        is_new.then(|| self.input.clone()).flatten()
     }
 
     fn new_payload(&self, before: Option<&Record>, after: Option<&Record>) -> NewPayload {
@@ -217,6 +234,7 @@ impl Asked {
                 Brought::Stream(fence) => wire::Bytes::Streamed(*fence),
             }),
             parent: self.parent,
+            input: self.input.clone(),
         };
         let (reply, current) = match remote.apply(&subject, &self.command, &brought).await? {
             Told::Applied { reply, current, .. } => (Ok(reply), current),

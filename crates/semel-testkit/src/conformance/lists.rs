@@ -90,6 +90,7 @@ async fn submit(store: &dyn Store, spec: &Spec, queue: Option<&str>) {
         spec: Arc::new(spec.clone()),
         queue,
         run_at: None,
+        task: None,
     });
     let submitted = Asked::new(hash(spec), command).apply(store, None).await;
     assert!(submitted.expect("it is taken").wrote);
@@ -106,6 +107,7 @@ fn rejected() -> Verdict {
     Verdict::NotDone {
         reject: true,
         error: None,
+        retry_after: None,
     }
 }
 
@@ -345,6 +347,7 @@ async fn submit_again(store: &dyn Store, spec: &Spec) {
         spec: Arc::new(spec.clone()),
         queue: Label::new("mails").ok(),
         run_at: None,
+        task: None,
     });
     let again = Asked::new(hash(spec), command).apply(store, None).await;
     again.expect("it is answered");

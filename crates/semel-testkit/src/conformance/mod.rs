@@ -11,6 +11,7 @@ pub mod crowds;
 pub mod hand;
 pub mod handles;
 pub mod kin;
+pub mod lines;
 pub mod lists;
 pub mod logs;
 pub mod payloads;

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use semel::store::{Current, Store, StoreError};
+use semel::store::{Current, INPUT, Store, StoreError, Waiting};
 use semel_core::KeyHash;
 use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence, Reply};
@@ -209,6 +209,7 @@ impl Run {
         self.kin
             .extend(self.model.record(&asked.key).and_then(Kin::counting));
         let query = self.stream.query(&self.model);
+        let waiting = self.stream.waiting(&self.model);
         for lane in lanes {
             let compared = async {
                 lane.disturb()
@@ -222,6 +223,7 @@ impl Run {
                 self.same_key(&*store, &asked.key).await?;
                 self.same_log(&*store, before).await?;
                 self.same_kin(&*store).await?;
+                self.same_line(&*store, &waiting).await?;
                 self.same_list(&*store, query.clone()).await
             };
             let compared = compared.await;
@@ -257,7 +259,7 @@ impl Run {
         let payload = store.payload(stored.place).await;
         let payload = payload.map_err(failed("loading the payload"))?;
         same("the payload", self.model.payload(key), payload.as_deref())?;
-        for fence in [stored.record.fence(), Fence(1)] {
+        for fence in [stored.record.fence(), Fence(1), INPUT] {
             let stream = store.stream(stored.place, fence).await;
             let stream = stream.map_err(failed("loading a stream"))?;
             same("a stream", self.model.stream(stored.place, fence), &stream)?;
@@ -277,6 +279,25 @@ impl Run {
             let found = store.kin(*kin).await.map_err(failed("reading kin"))?;
             let found = found.into_iter().map(|it| (it.place, it.record)).collect();
             same("kin", self.model.kin(*kin), found)?;
+        }
+        Ok(())
+    }
+
+    async fn same_line(&self, store: &dyn Store, ask: &Waiting) -> Compared {
+        let found = store
+            .waiting(*ask)
+            .await
+            .map_err(failed("looking along a line"))?;
+        let found = found.into_iter().map(|it| (it.place, it.record)).collect();
+        same("the line", self.model.waiting(ask), found)?;
+        for lane in [None, Some(ask.after_lane)] {
+            let taken = store.taken(ask.queue, lane, 100).await;
+            let taken = taken.map_err(failed("counting tasks"))?;
+            same(
+                "tasks that are taken",
+                self.model.taken(ask.queue, lane),
+                taken,
+            )?;
         }
         Ok(())
     }

@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use semel::clock::Clock;
-use semel::store::{Chunk, Logged, Place, Query, Stored};
+use semel::store::{Chunk, INPUT, Logged, Place, Query, Stored, Waiting};
 use semel_core::clock::{Stamp, judge};
 use semel_core::identity::Kin;
 use semel_core::ledger::{
     Decision, Entry, Fence, Record, Rejection, Reply, decide, parent_permits,
 };
+use semel_core::queue::QueueHash;
 use semel_core::{Digest, KeyHash, Timestamp};
 
 use crate::conformance::ManualClock;
 use crate::conformance::hand::{Asked, Brought, payload_of};
+use crate::lines;
 
 /// What is stored, if every command were carried out one after the other in a perfect world.
 #[derive(Debug)]
@@ -118,6 +120,13 @@ impl Model {
                 self.keep_bytes(asked, place, write.next.as_ref());
                 let known = place.is_some() || write.next.is_some();
                 let place = place.unwrap_or(Place(self.log.len() as u64 + 1));
+                if let Some(input) = asked.new_input(self.record(&asked.key), write.next.as_ref()) {
+                    let piece = Chunk {
+                        stream: 0,
+                        bytes: input.to_vec(),
+                    };
+                    self.streams.insert((place, INPUT), vec![piece]);
+                }
                 self.log.push(Logged {
                     seq: self.log.len() as u64 + 1,
                     place: known.then_some(place),
@@ -193,6 +202,30 @@ impl Model {
         let mut counting: Vec<_> = counting.cloned().collect();
         counting.sort_by_key(|(place, _)| *place);
         counting
+    }
+
+    /// Finds the tasks that wait and are due, by looking at all records.
+    #[must_use]
+    pub fn waiting(&self, ask: &Waiting) -> Vec<(Place, Arc<Record>)> {
+        let rows = self
+            .rows
+            .values()
+            .map(|(place, record)| (*place, &**record));
+        let found = lines::waiting(rows, ask).into_iter();
+        let at = |place| {
+            self.rows
+                .values()
+                .find(|(found, _)| *found == place)
+                .cloned()
+        };
+        found.filter_map(at).collect()
+    }
+
+    /// Counts the tasks that workers have.
+    #[must_use]
+    pub fn taken(&self, queue: QueueHash, lane: Option<u64>) -> usize {
+        let records = self.rows.values().map(|(_, record)| &**record);
+        lines::taken(records, queue, lane, usize::MAX)
     }
 
     /// Lists records: one filter after the other, over everything there is.

@@ -9,12 +9,13 @@ use semel::Timestamp;
 use semel::store::memory::MemoryStore;
 use semel::store::{
     Change, Chunk, Commit, Current, Expected, Logged, NewPayload, Page, Pending, Place, Progress,
-    Query, Result, Store, Stored,
+    Query, Result, Store, Stored, Waiting,
 };
 use semel_core::KeyHash;
 use semel_core::clock::{Reading, Stamp};
 use semel_core::identity::Kin;
 use semel_core::ledger::Fence;
+use semel_core::queue::QueueHash;
 
 use crate::conformance::{Bed, ManualClock};
 
@@ -51,6 +52,12 @@ pub enum Bug {
     KinMissed,
     /// What counts no more stays in the index of kin.
     KinStays,
+    /// A task does not take its place in its line.
+    LineMissed,
+    /// A task that stands elsewhere also stays in its place.
+    LineStays,
+    /// What a task is given is not stored.
+    LoseInput,
     /// Time is whatever the wall clock says.
     BelieveTheClock,
     /// What was written through one handle is not there in the next.
@@ -59,7 +66,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::DropWrite,
         Self::StaleLoad,
         Self::NoCompareAndSwap,
@@ -75,6 +82,9 @@ impl Bug {
         Self::ListIgnoresStates,
         Self::KinMissed,
         Self::KinStays,
+        Self::LineMissed,
+        Self::LineStays,
+        Self::LoseInput,
         Self::BelieveTheClock,
         Self::ForgetOnReopen,
     ];
@@ -159,6 +169,16 @@ impl Planted {
         }
         if change.kin.leaves.is_some() && self.strikes(Bug::KinStays) {
             change.kin.leaves = None;
+        }
+        if change.line.enters.is_some() && self.strikes(Bug::LineMissed) {
+            change.line.enters = None;
+        }
+        if change.line.leaves.is_some() && self.strikes(Bug::LineStays) {
+            change.line.leaves = None;
+        }
+        // Few tasks are new, so this one always strikes.
+        if self.bug == Bug::LoseInput {
+            change.input = None;
         }
         Ok(())
     }
@@ -268,6 +288,19 @@ impl Store for Planted {
 
     fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
         self.store.kin(kin)
+    }
+
+    fn waiting(&self, ask: Waiting) -> Pending<'_, Result<Vec<Stored>>> {
+        self.store.waiting(ask)
+    }
+
+    fn taken(
+        &self,
+        queue: QueueHash,
+        lane: Option<u64>,
+        limit: usize,
+    ) -> Pending<'_, Result<usize>> {
+        self.store.taken(queue, lane, limit)
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

@@ -4,11 +4,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::store::{Chunk, Place, Query};
+use semel::store::{Chunk, Place, Query, Waiting};
 use semel_core::ledger::{
     Adopt, Begin, Command, Delivery, Expire, Fence, Horizon, Order, Parent, Record, Renew, Reply,
     Resolution, Resolve, Settle, Sighting, Spec, StateKind, Submit, Version,
 };
+use semel_core::queue::{Backoff, Priority, QueueHash, Task, lane_hash};
 use semel_core::{
     AttemptId, Class, Digest, Effect, Fingerprint, KeyHash, Label, Lease, Namespace, Note, OnDoubt,
     Outcome, Payload, Policy, Retention, Timestamp, Verdict,
@@ -268,12 +269,47 @@ impl Stream {
     fn submit(&mut self, subject: usize, model: &Model) -> Asked {
         let spec = self.described(subject);
         let later = model.now().plus(self.random.up_to(MINUTE));
+        let queue = self.random.percent(50).then(|| label("mails"));
+        let input = self.random.percent(50).then(|| b"to whom".as_slice());
+        let task = queue.is_some().then(|| self.task(input));
         let command = Command::Submit(Submit {
             spec,
-            queue: self.random.percent(50).then(|| label("mails")),
+            queue,
             run_at: self.random.percent(20).then_some(later),
+            task: task.clone(),
         });
-        self.plain(subject, command)
+        let mut asked = self.plain(subject, command);
+        asked.input = input.filter(|_| task.is_some()).map(Into::into);
+        asked
+    }
+
+    fn task(&mut self, input: Option<&[u8]>) -> Arc<Task> {
+        let number = i64::try_from(self.random.below(3)).expect("a small number");
+        let lane = self
+            .random
+            .percent(50)
+            .then(|| *self.random.pick(&["ann", "bob"]));
+        Arc::new(Task {
+            priority: Priority::new(number - 1).expect("a valid priority"),
+            lane: lane.map(label),
+            input: input.map(Payload::of),
+            backoff: Backoff::default(),
+        })
+    }
+
+    /// What a worker asks for.
+    pub fn waiting(&mut self, model: &Model) -> Waiting {
+        let random = &mut self.random;
+        let namespace = random.pick(&self.subjects).spec.namespace.clone();
+        let lane = *random.pick(&[None, Some("ann"), Some("bob")]);
+        Waiting {
+            queue: QueueHash::of(&namespace, &label("mails")),
+            now: model.now(),
+            after_lane: lane_hash(lane.map(label).as_ref()),
+            skip: random.index(3),
+            limit: 1 + random.index(6),
+            taken: random.percent(20),
+        }
     }
 
     fn begin(&mut self, subject: usize, model: &Model) -> Asked {
@@ -370,6 +406,7 @@ impl Stream {
                 Verdict::NotDone {
                     reject: false,
                     error,
+                    retry_after: None,
                 },
                 None,
             ),
@@ -377,6 +414,7 @@ impl Stream {
                 Verdict::NotDone {
                     reject: true,
                     error,
+                    retry_after: None,
                 },
                 None,
             ),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use semel::{Engine, Error, Receipt, Rules};
+use semel::{Engine, Error, Queueing, Receipt, Rules};
 use semel_core::Digest;
 use semel_core::ledger::{StateKind, decide};
 
@@ -234,7 +234,7 @@ impl Agent {
             Way::Run => self.by_run(call).await,
             Way::Permit => self.by_permit(call, None).await,
             Way::Protocol => self.by_protocol(call.key, call.stranger).await,
-            Way::Submit => self.submit(call).await,
+            Way::Submit => Box::pin(self.submit(call)).await,
             Way::Sweep => {
                 let swept = self.engine.sweep().await;
                 self.saw(Seen::Did(if swept.is_ok() {
@@ -267,11 +267,18 @@ impl Agent {
 
     async fn submit(&self, call: Call) -> Next {
         let (queue, run_at) = self.sim.draw(|rng| (rng.chance(300), rng.chance(200)));
-        let queue = queue.then(|| semel::Label::new("work").expect("a label"));
-        let run_at = run_at.then(|| self.sim.now().plus(Duration::from_secs(1)));
+        let work = || semel::Label::new("work").expect("a label");
+        let mut to = if queue {
+            Queueing::on(work())
+        } else {
+            Queueing::nobody()
+        };
+        if run_at {
+            to = to.at(self.sim.now().plus(Duration::from_secs(1)));
+        }
         let since = self.sim.with(|s| s.checker.tick());
         let request = self.plan(call.key).request(call.stranger);
-        let submitted = self.engine.submit(request, queue, run_at);
+        let submitted = self.engine.submit(request, to);
         match self.patiently(call.patience, submitted).await {
             Some(Ok(receipt)) => {
                 self.hear(call.key, since, &receipt);

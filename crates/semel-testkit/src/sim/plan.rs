@@ -123,7 +123,7 @@ impl KeyPlan {
         }
     }
 
-    fn input(stranger: bool) -> &'static [u8] {
+    pub(crate) fn input(stranger: bool) -> &'static [u8] {
         if stranger {
             br#"{"amount":2}"#
         } else {

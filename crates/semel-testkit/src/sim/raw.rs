@@ -10,8 +10,10 @@ use semel_core::identity::KinChange;
 use semel_core::ledger::{
     Command, Decision, Entry, Record, Rejection, Reply, State, Write, decide, parent_permits,
 };
+use semel_core::queue::LineChange;
 
 use super::bugs::Bug;
+use super::plan::KeyPlan;
 use super::store::SimStore;
 
 /// How often a command is decided anew on what was stored meanwhile.
@@ -87,6 +89,8 @@ impl Raw {
                 entry,
                 payload: new_payload(current.record(), &write, payload),
                 kin: KinChange::between(current.record(), write.next.as_ref()),
+                line: LineChange::between(current.record(), write.next.as_ref()),
+                input: given(command),
                 next: write.next.map(Arc::new),
                 guard,
             };
@@ -150,6 +154,17 @@ fn new_payload(before: Option<&Record>, write: &Write, brought: &NewPayload) -> 
         (Some(_), NewPayload::Stream(fence)) => NewPayload::Stream(*fence),
         (Some(_), NewPayload::Keep | NewPayload::Erase) => NewPayload::Keep,
     }
+}
+
+/// Returns what a message that leaves a task brings along, however late it arrives.
+fn given(command: &Command) -> Option<Arc<[u8]>> {
+    let Command::Submit(submit) = command else {
+        return None;
+    };
+    let named = submit.task.as_ref()?.input?;
+    let mut inputs = [false, true].into_iter().map(KeyPlan::input);
+    let input = inputs.find(|input| Payload::of(input) == named)?;
+    Some(input.into())
 }
 
 /// Returns the payload that a record speaks of.

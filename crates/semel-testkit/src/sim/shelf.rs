@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::store::{
-    AbsentAsOf, Change, Chunk, Commit, Current, Expected, KIN_MAX, Logged, NewPayload, PAGE_MAX,
-    Page, Place, Progress, Query, StoreError, Stored,
+    AbsentAsOf, Change, Chunk, Commit, Current, Expected, INPUT, KIN_MAX, Logged, NewPayload,
+    PAGE_MAX, Page, Place, Progress, Query, StoreError, Stored, Waiting,
 };
 use semel_core::KeyHash;
 use semel_core::clock::Stamp;
 use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence, Record, StateKind};
+use semel_core::queue::QueueHash;
 
 use super::bugs::Bug;
 use super::raw::payload_of;
 use super::rng::Rng;
+use crate::lines;
 
 /// Everything that is stored.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +86,28 @@ impl Shelf {
             .collect()
     }
 
+    pub(crate) fn waiting(&self, ask: &Waiting) -> Vec<Stored> {
+        let rows = self.rows.iter().map(|(place, row)| (*place, &*row.record));
+        let found = lines::waiting(rows, ask).into_iter();
+        found
+            .filter_map(|place| {
+                Some(Stored::new(
+                    Arc::clone(&self.rows.get(&place)?.record),
+                    place,
+                ))
+            })
+            .collect()
+    }
+
+    pub(crate) fn taken(&self, queue: QueueHash, lane: Option<u64>, limit: usize) -> usize {
+        lines::taken(
+            self.rows.values().map(|row| &*row.record),
+            queue,
+            lane,
+            limit,
+        )
+    }
+
     /// Serves what was stored before the last change: only a planted bug does.
     pub(crate) fn load_stale(&self, key: &KeyHash) -> Current {
         let stale = self.places.get(key).and_then(|place| {
@@ -130,6 +154,15 @@ impl Shelf {
         Ok(self.write(change, place, &current, stamp, bug, rng))
     }
 
+    /// Keeps what a new task is given.
+    fn give(&mut self, place: Place, input: Option<Arc<[u8]>>) {
+        if let Some(input) = input {
+            let (stream, bytes) = (0, input.to_vec());
+            self.chunks
+                .insert((place, INPUT), vec![Chunk { stream, bytes }]);
+        }
+    }
+
     fn write(
         &mut self,
         change: Change,
@@ -158,6 +191,7 @@ impl Shelf {
             payload => payload,
         };
         self.store(place, &change.key, change.next, payload);
+        self.give(place, change.input);
         let placed = (before.is_some() || after.is_some()).then_some(place);
         if bug != Some(Bug::LogEntryLost) || !rng.chance(50) {
             self.log.push(Logged {
@@ -197,7 +231,10 @@ impl Shelf {
             NewPayload::Bytes { bytes, .. } => Some(Held::Bytes(bytes)),
             NewPayload::Stream(fence) => Some(Held::Stream(fence)),
             NewPayload::Erase => {
-                self.chunks.retain(|(of, _), _| *of != place);
+                // What a task is given stays as long as it lives.
+                let lives = record.operation().is_some();
+                self.chunks
+                    .retain(|(of, fence), _| *of != place || (lives && *fence == INPUT));
                 None
             }
         };

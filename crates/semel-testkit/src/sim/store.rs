@@ -9,12 +9,13 @@ use semel::Timestamp;
 use semel::clock::Clock as _;
 use semel::store::{
     AbsentAsOf, Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Progress, Query,
-    Result, Store, StoreError, Stored,
+    Result, Store, StoreError, Stored, Waiting,
 };
 use semel_core::KeyHash;
 use semel_core::clock::{Reading, Stamp};
 use semel_core::identity::Kin;
 use semel_core::ledger::Fence;
+use semel_core::queue::QueueHash;
 
 use super::bugs::Bug;
 use super::history::{Inner, Sim};
@@ -217,6 +218,19 @@ impl Store for SimStore {
 
     fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
         Box::pin(self.read(OTHER, move |s| s.shelf.kin(kin)))
+    }
+
+    fn waiting(&self, ask: Waiting) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(self.read(OTHER, move |s| s.shelf.waiting(&ask)))
+    }
+
+    fn taken(
+        &self,
+        queue: QueueHash,
+        lane: Option<u64>,
+        limit: usize,
+    ) -> Pending<'_, Result<usize>> {
+        Box::pin(self.read(OTHER, move |s| s.shelf.taken(queue, lane, limit)))
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

@@ -248,6 +248,7 @@ fn verdict(answer: Option<Answer>, none_is_not_done: bool) -> (Verdict, NewPaylo
     let not_done = Verdict::NotDone {
         reject: false,
         error: Note::from_lossy("not applied"),
+        retry_after: None,
     };
     match answer {
         Some(Answer::Done(serial)) => done(true, Effect::Created, payload_of(serial)),

@@ -86,7 +86,7 @@ async fn a_disk_that_is_full_from_the_start_lets_nothing_begin() {
 async fn a_disk_that_fills_up_refuses_claims_and_keeps_outcomes() {
     let mut told = BTreeMap::<&str, usize>::new();
     for step in 1..=scaled(60, 12) {
-        let limit = 48 * 1024 + step * 7_001;
+        let limit = 56 * 1024 + step * 7_001;
         let scene = Scene::new();
         let keys = keys(40);
         let orders = Orders {

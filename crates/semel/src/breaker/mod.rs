@@ -35,7 +35,7 @@ use semel_core::ledger::{Command, Decision, Record, Rejection, Reply as LedgerRe
 use semel_core::{AttemptId, Key, Lease, Namespace};
 use tokio::time::Instant;
 
-pub use self::operate::Ordered;
+pub use self::operate::{Decided, Ordered};
 pub use self::pass::Pass;
 pub use self::view::{BreakerView, SettingsView};
 pub use semel_core::breaker::{PhaseKind, Settings, SettingsError};

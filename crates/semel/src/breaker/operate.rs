@@ -21,6 +21,30 @@ pub struct Ordered {
     pub repeated: bool,
 }
 
+/// Who decides about a breaker, why, and on what they saw.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// Who decides.
+    pub by: Label,
+    /// Why.
+    pub note: Option<Note>,
+    /// The fence that the breaker had when it was decided about, 0 where there was none; on another one the order is
+    /// refused. Without it, the order is for what is stored when it comes.
+    pub fence: Option<u64>,
+}
+
+impl Decided {
+    /// Decides about whatever is stored.
+    #[must_use]
+    pub const fn by(by: Label) -> Self {
+        Self {
+            by,
+            note: None,
+            fence: None,
+        }
+    }
+}
+
 impl Engine {
     /// Lists all breakers behind a wall, or everywhere, by their names.
     ///
@@ -67,14 +91,9 @@ impl Breaker {
     /// Lets nothing through, for this long or until somebody closes it.
     ///
     /// # Errors
-    /// `fenced` when its phase changed meanwhile. Fails when the store does.
-    pub async fn open(
-        &self,
-        by: Label,
-        length: Option<Duration>,
-        note: Option<Note>,
-    ) -> Result<Ordered> {
-        let order = self.order(by, note).await?;
+    /// `fenced` when its phase changed since it was decided about. Fails when the store does.
+    pub async fn open(&self, decided: Decided, length: Option<Duration>) -> Result<Ordered> {
+        let order = self.order(decided).await?;
         self.ordered(Act::Open(order, length)).await
     }
 
@@ -82,8 +101,8 @@ impl Breaker {
     ///
     /// # Errors
     /// `not_found` when nobody knows it; else as [`Breaker::open`].
-    pub async fn close(&self, by: Label, note: Option<Note>) -> Result<Ordered> {
-        let order = self.order(by, note).await?;
+    pub async fn close(&self, decided: Decided) -> Result<Ordered> {
+        let order = self.order(decided).await?;
         self.ordered(Act::Close(order)).await
     }
 
@@ -91,8 +110,8 @@ impl Breaker {
     ///
     /// # Errors
     /// As [`Breaker::close`].
-    pub async fn reset(&self, by: Label, note: Option<Note>) -> Result<Ordered> {
-        let order = self.order(by, note).await?;
+    pub async fn reset(&self, decided: Decided) -> Result<Ordered> {
+        let order = self.order(decided).await?;
         self.ordered(Act::Reset(order)).await
     }
 
@@ -106,9 +125,15 @@ impl Breaker {
         })
     }
 
-    async fn order(&self, by: Label, note: Option<Note>) -> Result<Order> {
-        let record = self.stored().await?;
-        let fence = record.map_or_else(Fence::default, |record| record.fence());
+    async fn order(&self, decided: Decided) -> Result<Order> {
+        let Decided { by, note, fence } = decided;
+        let fence = match fence {
+            Some(fence) => Fence(fence),
+            None => {
+                let record = self.stored().await?;
+                record.map_or_else(Fence::default, |record| record.fence())
+            }
+        };
         Ok(Order { fence, by, note })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use semel_core::ledger::{
     AttemptKind, Command, Decision, Fence, Grant, Record, Renew, Reply, Settle, StateKind,
 };
-use semel_core::{AttemptId, Key, Namespace, Probe, Timestamp};
+use semel_core::{AttemptId, Key, Namespace, Probe, Timestamp, Verdict};
 use tokio::time::Instant;
 
 use super::claim::{Claim, Claimed};
@@ -119,14 +119,26 @@ impl Engine {
         data: Option<Vec<u8>>,
     ) -> Result<Receipt> {
         let subject = Subject::new(namespace, key);
+        let settle = self.budgeted(&subject, settle).await?;
         let brought = Brought {
             payload: data.map(|bytes| Bytes::Here(bytes.into())),
-            parent: None,
+            ..Brought::default()
         };
         let command = Command::Settle(settle);
         let ledger = &self.inner.ledger;
         let applied = ledger.apply(&subject, None, &command, &brought).await?;
         self.inner.reported(&applied, &brought).await
+    }
+
+    /// A task that is to be tried again keeps to its queue's budget.
+    async fn budgeted(&self, subject: &Subject, settle: Settle) -> Result<Settle> {
+        if !matches!(settle.verdict, Verdict::NotDone { reject: false, .. }) {
+            return Ok(settle);
+        }
+        let current = self.inner.ledger.store.load(&subject.hash).await?;
+        let operation = current.record().and_then(Record::operation);
+        let verdict = self.inner.budgeted(operation, settle.verdict);
+        Ok(Settle { verdict, ..settle })
     }
 
     /// Says what a command would do; nothing is written, and nothing is promised.

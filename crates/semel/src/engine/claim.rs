@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::finish::Finish;
 use super::ledger::{Applied, Brought, Subject};
 use super::replays::{Saved, Saver, took};
-use super::{Background, Inner, wait};
+use super::{Inner, wait};
 use crate::error::{Error, Result};
 use crate::receipt::{Receipt, policy_kept};
 use crate::store::{Current, StoreError};
@@ -66,10 +66,7 @@ impl Inner {
             let Some(notified) = notified.filter(|_| !left.is_zero()) else {
                 return Ok(Claimed::Wait { retry_after });
             };
-            self.listening.get_or_init(|| {
-                let listening = wait::listen(Arc::downgrade(&claim.inner));
-                Background(vec![self.runtime.spawn(listening).abort_handle()])
-            });
+            claim.inner.listens();
             tokio::select! {
                 biased;
                 () = notified => {}
@@ -113,7 +110,7 @@ impl Claim {
     async fn once<G: Send + 'static>(&mut self, give: Give<G>) -> Result<Claimed<G>> {
         let sent = Instant::now();
         let command = Command::Begin(self.begin.clone());
-        let applied = self.claim(&command).await;
+        let applied = self.claim(None, &command).await;
         let refusal = match applied {
             Ok(applied) => return self.answer(applied, sent, give).await,
             Err(Error::Refused(refusal)) => refusal,
@@ -153,14 +150,26 @@ impl Claim {
         }
     }
 
+    /// Begins what was just found; whoever was overtaken is refused.
+    pub(super) async fn assuming<G>(
+        &self,
+        found: Option<Current>,
+        give: Give<G>,
+    ) -> Result<Claimed<G>> {
+        let sent = Instant::now();
+        let command = Command::Begin(self.begin.clone());
+        let applied = self.claim(found, &command).await?;
+        self.answer(applied, sent, give).await
+    }
+
     /// Sends the claim; when nobody knows whether it was stored it is sent again, as the same attempt
     /// gets the same grant, and a claim that nobody holds would be a doubt about nothing.
-    async fn claim(&self, command: &Command) -> Result<Applied> {
+    async fn claim(&self, assumed: Option<Current>, command: &Command) -> Result<Applied> {
         let ledger = &self.inner.ledger;
         let first = Instant::now();
         for pause in UNKNOWN_PAUSES {
             match ledger
-                .apply(&self.subject, None, command, &self.brought)
+                .apply(&self.subject, assumed.clone(), command, &self.brought)
                 .await
             {
                 Err(Error::Store(StoreError::Unknown(_))) if first.elapsed() < UNKNOWN_WITHIN => {

@@ -57,7 +57,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    fn of(permit: &Permit) -> Self {
+    pub(super) fn of(permit: &Permit) -> Self {
         Self {
             key: permit.key().clone(),
             fence: permit.fence(),
@@ -102,9 +102,10 @@ pub struct Failure {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Meaning {
+pub(super) enum Meaning {
     Failed(Effect),
-    NotApplied,
+    NotApplied { retry_after: Option<Duration> },
+    Rejected,
     Unknown,
 }
 
@@ -128,8 +129,46 @@ impl Failure {
     /// The action provably did not happen (nothing was sent): it is safe to try again.
     pub fn not_applied(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self {
-            meaning: Meaning::NotApplied,
+            meaning: Meaning::NotApplied { retry_after: None },
             error: error.into(),
+        }
+    }
+
+    /// The action provably did not happen, and a task of a queue waits at least this long before its next attempt.
+    pub fn not_applied_for(
+        error: impl Into<Box<dyn StdError + Send + Sync>>,
+        wait: Duration,
+    ) -> Self {
+        let retry_after = Some(wait);
+        Self {
+            meaning: Meaning::NotApplied { retry_after },
+            error: error.into(),
+        }
+    }
+
+    /// The action provably did not happen, and trying again is pointless: the operation is dead.
+    pub fn rejected(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self {
+            meaning: Meaning::Rejected,
+            error: error.into(),
+        }
+    }
+
+    pub(super) const fn meaning(&self) -> Meaning {
+        self.meaning
+    }
+
+    /// Ends a permit with it.
+    pub(super) async fn report(&self, permit: Permit) -> Result<Receipt> {
+        let text = self.error.to_string();
+        match self.meaning {
+            Meaning::Failed(effect) => permit.failed(effect, &text).await,
+            Meaning::NotApplied { retry_after: None } => permit.not_done(&text).await,
+            Meaning::NotApplied {
+                retry_after: Some(wait),
+            } => permit.not_done_for(&text, wait).await,
+            Meaning::Rejected => permit.reject(&text).await,
+            Meaning::Unknown => permit.unknown(&text).await,
         }
     }
 
@@ -415,19 +454,16 @@ where
                 receipt,
             })
         }
-        Err(Failure { meaning, error }) => {
-            let text = error.to_string();
-            let receipt = match meaning {
-                Meaning::Failed(effect) => permit.failed(effect, &text).await?,
-                Meaning::NotApplied => permit.not_done(&text).await?,
-                Meaning::Unknown => permit.unknown(&text).await?,
-            };
-            match meaning {
+        Err(failure) => {
+            let receipt = failure.report(permit).await?;
+            match failure.meaning {
                 Meaning::Failed(_) => completed(receipt),
-                Meaning::NotApplied | Meaning::Unknown => Err(Error::Interrupted {
-                    receipt: Box::new(receipt),
-                    source: error,
-                }),
+                Meaning::NotApplied { .. } | Meaning::Rejected | Meaning::Unknown => {
+                    Err(Error::Interrupted {
+                        receipt: Box::new(receipt),
+                        source: failure.error,
+                    })
+                }
             }
         }
     }

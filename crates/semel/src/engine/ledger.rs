@@ -7,6 +7,7 @@ use semel_core::ledger::{
     Action, Begin, Command, Decision, Entry, Fence, Record, Rejection, Reply, Sighting, State,
     StateKind, decide, parent_permits,
 };
+use semel_core::queue::LineChange;
 use semel_core::{Key, KeyHash, Namespace, Payload, Redactor, Timestamp};
 
 use super::inject::Faults;
@@ -83,6 +84,8 @@ pub struct Brought {
     pub payload: Option<Bytes>,
     /// The parent that must be running with this fence.
     pub parent: Option<(KeyHash, Fence)>,
+    /// What the workers of its queue are given.
+    pub input: Option<Arc<[u8]>>,
 }
 
 /// Where the bytes of a payload are.
@@ -197,10 +200,14 @@ impl Ledger {
                     let change = change(subject, current, command, *write, brought, guard, now);
                     let (change, reply, after) = change;
                     let happened = Happened::of(&change.entry.events);
+                    let offers = change.line.offers();
                     match self.store.commit(change).await? {
                         Commit::Done(current) => {
                             self.tally.wrote(happened);
                             self.dispatch(subject, &after);
+                            if let Some(queue) = offers {
+                                self.waiters.wake(&queue.bell());
+                            }
                             (Ok(reply), current)
                         }
                         Commit::Conflict(current) => {
@@ -353,10 +360,23 @@ pub(super) fn change(
         payload: new_payload(current.record(), write.next.as_ref(), brought),
         entry,
         kin: KinChange::between(current.record(), write.next.as_ref()),
+        line: LineChange::between(current.record(), write.next.as_ref()),
+        input: new_input(current.record(), write.next.as_ref(), brought),
         next: write.next.map(Arc::new),
         guard,
     };
     (change, write.reply, write.after)
+}
+
+/// Returns the input of a task that the change makes: what it was given before is kept.
+fn new_input(
+    before: Option<&Record>,
+    after: Option<&Record>,
+    brought: &Brought,
+) -> Option<Arc<[u8]>> {
+    let input = |record: &Record| record.operation()?.task.as_ref()?.input;
+    let (before, after) = (before.and_then(input), after.and_then(input));
+    (before != after).then(|| brought.input.clone()).flatten()
 }
 
 /// Says what happens to the stored payload when one record follows another.

@@ -15,12 +15,14 @@ mod open;
 mod operate;
 mod permit;
 mod preview;
+mod queue;
 mod redaction;
 #[cfg(feature = "remote")]
 mod remote;
 mod renew;
 mod replays;
 mod request;
+mod settled;
 mod sweep;
 mod tally;
 mod tokens;
@@ -49,6 +51,7 @@ pub use self::ledger::{Brought, Bytes, Rules, Subject};
 pub use self::operate::Operator;
 pub use self::permit::Permit;
 pub use self::preview::Preview;
+pub use self::queue::{Job, Kept, QueueSettings, Queueing, Take, Taken, Worked, Worker};
 pub use self::redaction::redacted_answer;
 pub(crate) use self::replays::took;
 pub use self::replays::{Replayed, Saved, Saver};
@@ -79,6 +82,8 @@ pub(crate) struct Inner {
     holder: Option<Holder>,
     ids: Ids,
     replays: replays::Replays,
+    turns: queue::Turns,
+    queues: queue::Queues,
     uses: tokens::Uses,
     breakers: crate::breaker::Known,
     /// Ends the background tasks with the last engine and the last permit.
@@ -113,6 +118,7 @@ pub struct Builder {
     ids: Ids,
     redactor: Redactor,
     token: Option<Hidden>,
+    queues: queue::Queues,
 }
 
 /// A text that is never shown.
@@ -153,6 +159,13 @@ impl Builder {
     #[must_use]
     pub fn redactor(mut self, redactor: Redactor) -> Self {
         self.redactor = redactor;
+        self
+    }
+
+    /// Says how the tasks of a queue are tried, and how many at once, in every namespace.
+    #[must_use]
+    pub fn queue(mut self, queue: Label, settings: QueueSettings) -> Self {
+        self.queues.0.insert(queue, settings);
         self
     }
 
@@ -202,6 +215,8 @@ impl Builder {
             holder: self.holder,
             ids: self.ids,
             replays: replays::Replays::default(),
+            turns: queue::Turns::default(),
+            queues: self.queues,
             uses: tokens::Uses::default(),
             breakers: crate::breaker::Known::default(),
             background: OnceLock::new(),
@@ -256,6 +271,7 @@ impl Engine {
             ids: Ids::Random,
             redactor: Redactor::default(),
             token: None,
+            queues: queue::Queues::default(),
         }
     }
 
@@ -317,8 +333,8 @@ impl Engine {
                 sighting: None,
             },
             brought: Brought {
-                payload: None,
                 parent,
+                ..Brought::default()
             },
         })
     }
@@ -327,20 +343,18 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::begin`]; a doubtful operation is refused too.
-    pub async fn submit(
-        &self,
-        request: Request,
-        queue: Option<Label>,
-        run_at: Option<Timestamp>,
-    ) -> Result<Receipt> {
+    pub async fn submit(&self, request: Request, to: Queueing) -> Result<Receipt> {
+        let (request, to) = self.inner.queues.complete(request, to);
         let request = self.rooted(request).await?;
         let subject = Subject::new(&request.namespace, &request.key);
-        let command = request.submission(queue, run_at)?;
-        let applied = self
-            .inner
-            .ledger
-            .apply(&subject, None, &command, &Brought::default())
-            .await?;
+        let command = request.submission(&to)?;
+        let input = request.given()?.filter(|_| to.queue.is_some());
+        let brought = Brought {
+            input: input.map(Arc::from),
+            ..Brought::default()
+        };
+        let ledger = &self.inner.ledger;
+        let applied = ledger.apply(&subject, None, &command, &brought).await?;
         let created = matches!(applied.reply, Reply::Submitted { created: true });
         let receipt = self
             .inner

@@ -144,7 +144,7 @@ fn decode(bytes: &[u8]) -> Option<(Subject, Command, Brought)> {
         command,
         Brought {
             payload,
-            parent: None,
+            ..Brought::default()
         },
     ))
 }

@@ -166,7 +166,7 @@ impl Operator {
         let inner = &self.engine.inner;
         let brought = Brought {
             payload: data.map(|bytes| Bytes::Here(bytes.into())),
-            parent: None,
+            ..Brought::default()
         };
         let applied = inner
             .ledger

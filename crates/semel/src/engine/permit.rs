@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use semel_core::ledger::{AttemptKind, Command, Fence, Grant, Record, Renew, Reply, Settle, Spec};
+use semel_core::queue::RETRY_AFTER_MAX;
 use semel_core::{
     AttemptId, Effect, Key, Lease, Note, Outcome, Payload, Probe, Timestamp, Verdict,
 };
@@ -92,6 +93,23 @@ impl Permit {
             handed: false,
             ended: false,
         }
+    }
+
+    /// As [`Permit::granted`], with the end of the lease by the store's clock.
+    pub(super) fn granted_until(
+        claim: &Claim,
+        grant: Grant,
+        current: Current,
+        sent: Instant,
+    ) -> (Self, Timestamp) {
+        let lease_until = grant.lease_until;
+        (Self::granted(claim, grant, current, sent), lease_until)
+    }
+
+    /// Leaves it to another process, which keeps the attempt itself.
+    pub(super) fn let_go(mut self) {
+        self.ended = true;
+        self.held.stop_renewing();
     }
 
     pub(crate) fn hand_over(mut self) -> Self {
@@ -286,6 +304,24 @@ impl Permit {
             Verdict::NotDone {
                 reject: false,
                 error,
+                retry_after: None,
+            },
+            None,
+        )
+        .await
+    }
+
+    /// As [`Permit::not_done`]; a task of a queue waits at least this long before its next attempt.
+    ///
+    /// # Errors
+    /// As [`Permit::done`].
+    pub async fn not_done_for(self, error: impl ToString, wait: Duration) -> Result<Receipt> {
+        let error = Note::from_lossy(&error.to_string());
+        self.end(
+            Verdict::NotDone {
+                reject: false,
+                error,
+                retry_after: Some(wait.min(RETRY_AFTER_MAX)),
             },
             None,
         )
@@ -302,6 +338,7 @@ impl Permit {
             Verdict::NotDone {
                 reject: true,
                 error,
+                retry_after: None,
             },
             None,
         )
@@ -348,6 +385,7 @@ impl Drop for Permit {
             Verdict::NotDone {
                 reject: false,
                 error: Note::from_lossy("the caller went away"),
+                retry_after: None,
             }
         };
         let held = Arc::clone(&self.held);
@@ -463,10 +501,12 @@ impl Held {
         verdict: Verdict,
         payload: Option<Bytes>,
     ) -> Result<Receipt> {
-        let command = self.settle(verdict);
+        let current = self.current();
+        let operation = current.record().and_then(Record::operation);
+        let command = self.settle(self.inner.budgeted(operation, verdict));
         let brought = Brought {
             payload,
-            parent: None,
+            ..Brought::default()
         };
         // A note, or an answer that could not be stored, has no secrets in it either.
         let (command, brought) = self.inner.ledger.redacted(&command, &brought);

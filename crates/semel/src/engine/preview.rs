@@ -63,9 +63,9 @@ impl Engine {
                     },
                     AttemptKind::Probe => Preview::Probe,
                 }),
-                _ => self.settled(&current).await,
+                _ => self.replay_of(&current).await,
             },
-            Ok(Decision::Answer(_)) => self.settled(&current).await,
+            Ok(Decision::Answer(_)) => self.replay_of(&current).await,
             Err(Rejection::InFlight { until }) => {
                 let retry_after = until.map_or(RETRY_AFTER, |until| until.since(now));
                 Ok(Preview::Wait { retry_after })
@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    async fn settled(&self, current: &Current) -> Result<Preview> {
+    async fn replay_of(&self, current: &Current) -> Result<Preview> {
         let now = self.inner.ledger.store.now();
         let settled = current.record().and_then(Record::operation);
         if settled.is_none_or(|operation| operation.settled().is_none()) {

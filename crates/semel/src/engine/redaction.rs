@@ -42,6 +42,7 @@ impl Ledger {
         let brought = Brought {
             payload: Some(Bytes::Here(answer.into())),
             parent: brought.parent,
+            input: brought.input.clone(),
         };
         (
             Cow::Owned(with_outcome(command.into_owned(), outcome)),

@@ -7,12 +7,14 @@ use std::time::Duration;
 use semel_core::ledger::{Command, Fence, Parent, Spec, Submit};
 use semel_core::{
     Class, Fingerprint, Input, Key, Label, Lease, Namespace, Note, OnDoubt, Policy, Probe,
-    Retention, TextError, Timestamp,
+    Retention, TextError,
 };
 use serde::Serialize;
 
+use super::queue::Queueing;
 use super::replays::Saver;
 use crate::error::{Error, Result};
+use crate::store::{INPUT_MAX, StoreError};
 
 /// Describes one logical action: what it is called, which key it has, what it is given.
 #[derive(Clone, Debug)]
@@ -48,6 +50,14 @@ enum InputBytes {
     None,
     Json(Vec<u8>),
     Bytes(Vec<u8>),
+    Apart(Box<Apart>),
+}
+
+/// An input whose fingerprint is made of something else.
+#[derive(Clone, Debug)]
+struct Apart {
+    given: Vec<u8>,
+    compared: Vec<u8>,
 }
 
 /// The longest that a caller may wait for another one's attempt.
@@ -130,6 +140,17 @@ impl Request {
     #[must_use]
     pub fn input_bytes(mut self, bytes: &[u8]) -> Self {
         self.input = InputBytes::Bytes(bytes.to_vec());
+        self
+    }
+
+    /// Gives the action an input, and tells repeats by other bytes: what the input holds beside them, such as when it
+    /// came, may differ from one call to the next. The first call's input stays.
+    #[must_use]
+    pub fn input_compared_by(mut self, input: &[u8], compared: &[u8]) -> Self {
+        self.input = InputBytes::Apart(Box::new(Apart {
+            given: input.to_vec(),
+            compared: compared.to_vec(),
+        }));
         self
     }
 
@@ -255,7 +276,8 @@ impl Request {
 
     /// Says what a client calls the operation, where a door scopes keys, and which of several intended
     /// repeats it is.
-    pub(crate) fn identified(mut self, client_key: Option<Note>, occurrence: u32) -> Self {
+    #[must_use]
+    pub fn identified(mut self, client_key: Option<Note>, occurrence: u32) -> Self {
         self.client_key = client_key;
         self.occurrence = occurrence;
         self
@@ -274,6 +296,7 @@ impl Request {
             InputBytes::None => Input::None,
             InputBytes::Json(json) => Input::Json(json),
             InputBytes::Bytes(bytes) => Input::Bytes(bytes),
+            InputBytes::Apart(apart) => Input::Bytes(&apart.compared),
         };
         Ok(Fingerprint::of(name, input)?)
     }
@@ -282,6 +305,17 @@ impl Request {
         self.name
             .clone()
             .map_err(|error| Error::InvalidInput(error.to_string()))
+    }
+
+    /// Says what its caller does not say.
+    pub(super) fn unless_said(
+        mut self,
+        max_attempts: Option<NonZeroU32>,
+        on_doubt: Option<OnDoubt>,
+    ) -> Self {
+        self.max_attempts = self.max_attempts.or(max_attempts);
+        self.on_doubt = self.on_doubt.or(on_doubt);
+        self
     }
 
     /// Says whether the action only reads, so that nothing is to be recorded.
@@ -293,17 +327,36 @@ impl Request {
     ///
     /// # Errors
     /// Says what is wrong with the request.
-    pub fn submission(&self, queue: Option<Label>, run_at: Option<Timestamp>) -> Result<Command> {
-        let spec = if queue.is_some() {
+    pub fn submission(&self, to: &Queueing) -> Result<Command> {
+        let spec = if to.queue.is_some() {
             self.queued_spec()
         } else {
             self.spec()
         }?;
         Ok(Command::Submit(Submit {
             spec,
-            queue,
-            run_at,
+            queue: to.queue.clone(),
+            run_at: to.run_at,
+            task: to.task(&self.key, self.given()?),
         }))
+    }
+
+    /// Returns what the workers of a queue are given.
+    pub(crate) fn given(&self) -> Result<Option<&[u8]>> {
+        let given = match &self.input {
+            InputBytes::None => None,
+            InputBytes::Json(bytes) | InputBytes::Bytes(bytes) => Some(&bytes[..]),
+            InputBytes::Apart(apart) => Some(&apart.given[..]),
+        };
+        match given {
+            Some(bytes) if bytes.len() > INPUT_MAX => Err(StoreError::TooLarge {
+                what: "the input of a task",
+                size: bytes.len(),
+                limit: INPUT_MAX,
+            }
+            .into()),
+            given => Ok(given),
+        }
     }
 
     /// Makes what the ledger stores of a request that a queue's workers carry out.
@@ -348,5 +401,23 @@ impl Request {
             occurrence: self.occurrence,
             probe: self.probe.clone(),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_told_from_others_by_what_is_compared() {
+        let request = || Request::new("stripe", Key::new("k").expect("it is a key"));
+        let first = request().input_compared_by(b"first", b"body");
+        let second = request().input_compared_by(b"second", b"body");
+        let other = request().input_compared_by(b"first", b"other");
+        let print = |request: &Request| request.fingerprint().expect("it has one");
+        assert_eq!(print(&first), print(&second));
+        assert_ne!(print(&first), print(&other));
+        assert_eq!(first.given().expect("it fits"), Some(&b"first"[..]));
+        assert_eq!(print(&first), print(&request().input_bytes(b"body")));
     }
 }

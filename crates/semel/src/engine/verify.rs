@@ -73,7 +73,7 @@ struct Replay {
 type Compared = Result<std::result::Result<(), Difference>>;
 
 impl Engine {
-    /// Replays the whole log and compares every record, its place in the index and its payload.
+    /// Replays the whole log and compares every record, its place in the index, its payload and what its workers are given.
     ///
     /// Memory holds only the records that are between two of their entries, so it stays small
     /// however long the log is. The store may be in use.
@@ -254,6 +254,16 @@ impl Engine {
             Ok(_) => return Ok(Err(wrong("its key does not lead to it"))),
             Err(StoreError::Corrupt(what)) => return Ok(Err(wrong(&what))),
             Err(error) => return Err(error.into()),
+        }
+        match self.task_input(stored).await {
+            Ok(_) => {}
+            Err(Error::Store(StoreError::Corrupt(what))) => {
+                if self.has_moved(stored).await? {
+                    return Ok(Ok(()));
+                }
+                return Ok(Err(wrong(&what)));
+            }
+            Err(error) => return Err(error),
         }
         let Some(payload) = payload_of(&stored.record) else {
             return Ok(Ok(()));

@@ -1,7 +1,5 @@
 //! Requests before an upstream that fails: whoever need not call it is answered all the same.
 
-use http::StatusCode;
-
 use super::guard::{Asked, Inner};
 use super::refusal::Refusal;
 use crate::breaker::Pass;
@@ -81,10 +79,4 @@ impl Inner {
             Refusal::of(error, &self.rules.profile)
         }
     }
-}
-
-/// Says whether an upstream that answers so is well. Every other answer shows that it works, whatever it thinks of the
-/// request.
-pub(super) fn is_well(status: StatusCode) -> bool {
-    !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS
 }

@@ -9,12 +9,11 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header, response};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, Full};
-use semel_core::http::{LastEvent, Meaning, effect};
+use semel_core::http::{LastEvent, Meaning, effect, is_well};
 use semel_core::{Effect, OnDoubt};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::error::Elapsed;
 
-use super::breaking::is_well;
 use super::guard::Inner;
 use super::live::{End, Live};
 use super::recorder::Recorder;
@@ -382,7 +381,7 @@ pub(super) type Sent = Result<Result<Response<Body>, SendError>, Elapsed>;
 
 /// Says what a breaker is told of a request. The head of an answer is enough: an upstream that gives one is there.
 pub(super) fn is_answered_well(sent: &Sent) -> bool {
-    matches!(sent, Ok(Ok(response)) if is_well(response.status()))
+    matches!(sent, Ok(Ok(response)) if is_well(response.status().as_u16()))
 }
 
 /// Takes out what would be taken for a word of ours.

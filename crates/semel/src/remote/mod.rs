@@ -24,6 +24,7 @@ use hyper::header::HeaderValue;
 use semel_core::clock::{Reading, Stamp};
 use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence, Record, Rejection, Reply};
+use semel_core::queue::QueueHash;
 use semel_core::{Digest, KeyHash, Namespace, Scope, Timestamp, TokenId, TokenRecord};
 use tokio::time::Instant;
 
@@ -32,7 +33,7 @@ use self::url::Url;
 use crate::store::time::Time;
 use crate::store::{
     Change, Chunk, Commit, Current, Logged, Moved, Origin, PAYLOAD_MAX, Page, Pending, Place,
-    Progress, Query, Result, Standing, Store, StoreError, Stored, state_directory,
+    Progress, Query, Result, Standing, Store, StoreError, Stored, Waiting, state_directory,
 };
 use crate::wire::{self, Answer, Apply, Brought, Call, Hello, Said, Subject};
 
@@ -449,7 +450,30 @@ impl Store for RemoteStore {
     fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
         Box::pin(async move {
             match self.ask(&Call::Kin(kin)).await? {
-                Said::Kin(found) => Ok(found),
+                Said::Records(found) => Ok(found),
+                _ => Err(strange()),
+            }
+        })
+    }
+
+    fn waiting(&self, ask: Waiting) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(async move {
+            match self.ask(&Call::Waiting(ask)).await? {
+                Said::Records(found) => Ok(found),
+                _ => Err(strange()),
+            }
+        })
+    }
+
+    fn taken(
+        &self,
+        queue: QueueHash,
+        lane: Option<u64>,
+        limit: usize,
+    ) -> Pending<'_, Result<usize>> {
+        Box::pin(async move {
+            match self.ask(&Call::Taken { queue, lane, limit }).await? {
+                Said::Count(count) => Ok(usize::try_from(count).unwrap_or(usize::MAX)),
                 _ => Err(strange()),
             }
         })

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use semel_core::clock::{Reading, Stamp, judge};
 use semel_core::identity::Kin;
 use semel_core::ledger::{Fence, Record};
+use semel_core::queue::QueueHash;
 use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
 
 use super::{
-    AbsentAsOf, Change, Chunk, Commit, Current, Expected, KIN_MAX, Logged, NewPayload, PAGE_MAX,
-    PAYLOAD_MAX, Page, Pending, Place, Progress, Query, Result, Store, StoreError, Stored,
+    AbsentAsOf, Change, Chunk, Commit, Current, Expected, INPUT, KIN_MAX, Logged, NewPayload,
+    PAGE_MAX, PAYLOAD_MAX, Page, Pending, Place, Progress, Query, Result, Store, StoreError,
+    Stored, Waiting, line,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -28,6 +30,7 @@ struct State {
     places: BTreeMap<KeyHash, Place>,
     rows: BTreeMap<Place, Row>,
     kin: BTreeSet<(Kin, Place)>,
+    lines: BTreeSet<line::Row>,
     chunks: BTreeMap<(Place, Fence), Vec<Chunk>>,
     log: Vec<Logged>,
     stamp: Option<Stamp>,
@@ -97,6 +100,9 @@ impl State {
         if let NewPayload::Bytes { bytes, .. } = &change.payload {
             check_size(bytes)?;
         }
+        if let Some(input) = &change.input {
+            check_size(input)?;
+        }
         if let Some(guard) = change.guard
             && self.rows.get(&guard.place).map(|row| row.record.version()) != Some(guard.version)
         {
@@ -132,7 +138,18 @@ impl State {
         if let Some(kin) = change.kin.enters {
             self.kin.insert((kin, place));
         }
+        if let Some(spot) = change.line.leaves {
+            self.lines.remove(&line::Row::new(spot, place));
+        }
+        if let Some(spot) = change.line.enters {
+            self.lines.insert(line::Row::new(spot, place));
+        }
         self.store(place, &change.key, change.next, change.payload);
+        if let Some(input) = &change.input {
+            let bytes = input.to_vec();
+            let input = Chunk { stream: 0, bytes };
+            self.chunks.insert((place, INPUT), vec![input]);
+        }
         self.log.push(Logged {
             seq,
             place: known.then_some(place),
@@ -204,6 +221,25 @@ impl State {
             .collect()
     }
 
+    fn waiting(&self, ask: &Waiting) -> Result<Vec<Stored>> {
+        let places = line::next(&mut Looking { state: self, ask }, ask)?;
+        let found = places
+            .into_iter()
+            .filter_map(|place| Some((place, self.rows.get(&place)?)));
+        Ok(found
+            .map(|(place, row)| Stored::new(Arc::clone(&row.record), place))
+            .collect())
+    }
+
+    fn taken(&self, queue: QueueHash, lane: Option<u64>, limit: usize) -> usize {
+        let queue = queue.0.cast_signed();
+        let lane = lane.map(line::lane_order);
+        let taken = self.lines.iter().filter(|row| {
+            row.queue == queue && row.taken && lane.is_none_or(|lane| lane == row.lane)
+        });
+        taken.take(limit).count()
+    }
+
     fn list(&self, query: &Query) -> Page {
         let limit = query.limit.clamp(1, PAGE_MAX);
         let rows: Box<dyn Iterator<Item = (&Place, &Row)>> = if query.oldest_first {
@@ -227,6 +263,50 @@ impl State {
             .and_then(|_| items.last())
             .map(|stored| stored.place);
         Page { items, next }
+    }
+}
+
+/// The lines of a queue.
+struct Looking<'a> {
+    state: &'a State,
+    ask: &'a Waiting,
+}
+
+impl Looking<'_> {
+    fn rows(&self) -> impl Iterator<Item = &line::Row> {
+        let queue = self.ask.queue.0.cast_signed();
+        let rows = self.state.lines.iter();
+        rows.filter(move |row| row.queue == queue && !row.taken)
+    }
+}
+
+impl line::Lines for Looking<'_> {
+    fn next_rank(&mut self, after: Option<i16>) -> Result<Option<i16>> {
+        let mut ranks = self.rows().map(|row| row.rank);
+        Ok(ranks.find(|rank| after.is_none_or(|after| *rank > after)))
+    }
+
+    fn next_lane(&mut self, rank: i16, after: Option<i64>) -> Result<Option<i64>> {
+        let of_rank = self.rows().filter(|row| row.rank == rank);
+        let mut lanes = of_rank.map(|row| row.lane);
+        Ok(lanes.find(|lane| after.is_none_or(|after| *lane > after)))
+    }
+
+    fn taken(&mut self, skip: usize, limit: usize) -> Result<Vec<Place>> {
+        let queue = self.ask.queue.0.cast_signed();
+        let rows = self.state.lines.iter();
+        let taken = rows.filter(|row| row.queue == queue && row.taken);
+        Ok(taken.map(|row| row.place).skip(skip).take(limit).collect())
+    }
+
+    fn due(&mut self, rank: i16, lane: i64, skip: usize, limit: usize) -> Result<Vec<Place>> {
+        let now = self.ask.now.0;
+        let due = self.rows().filter(|row| {
+            (row.rank, row.lane) == (rank, lane)
+                && row.at <= now
+                && row.until.is_none_or(|until| until > now)
+        });
+        Ok(due.map(|row| row.place).skip(skip).take(limit).collect())
     }
 }
 
@@ -309,6 +389,19 @@ impl Store for MemoryStore {
 
     fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
         Box::pin(async move { Ok(self.state().kin(kin)) })
+    }
+
+    fn waiting(&self, ask: Waiting) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(async move { self.state().waiting(&ask) })
+    }
+
+    fn taken(
+        &self,
+        queue: QueueHash,
+        lane: Option<u64>,
+        limit: usize,
+    ) -> Pending<'_, Result<usize>> {
+        Box::pin(async move { Ok(self.state().taken(queue, lane, limit)) })
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

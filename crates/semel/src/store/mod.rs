@@ -3,6 +3,7 @@
 mod bytes;
 #[doc(hidden)]
 pub mod group;
+mod line;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -24,9 +25,11 @@ use std::sync::Arc;
 use semel_core::clock::{Reading, Stamp};
 use semel_core::identity::{self, Kin, KinChange};
 use semel_core::ledger::{Entry, Fence, Record, StateKind, Version};
+use semel_core::queue::{LineChange, QueueHash};
 use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp, TokenId, TokenRecord};
 use tokio::sync::mpsc;
 
+pub use self::line::{WAITING_MAX, Waiting};
 pub use self::sizes::{SIZE_CLASSES, Sizes};
 pub use self::standing::{Moved, Origin, Stage, Standing};
 #[cfg(any(feature = "postgres", feature = "remote"))]
@@ -47,6 +50,12 @@ pub const PAYLOAD_MAX: usize = 16 * 1024 * 1024;
 /// The most kin that a call is judged by. One caller's calls that are alike, and none of them over, are a
 /// handful; more are a sign that something repeats itself without end, and each would be read for each call.
 pub const KIN_MAX: u16 = 256;
+
+/// The largest input of a task: a worker is handed many at once.
+pub const INPUT_MAX: usize = 1024 * 1024;
+
+/// The fence under which the input of a task lies among the streams of its operation: attempts begin with 1.
+pub const INPUT: Fence = Fence(0);
 
 /// Keeps records, payloads and the log.
 ///
@@ -92,6 +101,18 @@ pub trait Store: Send + Sync + Debug {
     /// Loads the records that count among these kin, in the order of their places, as many as a door can
     /// judge and one more ([`KIN_MAX`]).
     fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>>;
+
+    /// Loads tasks that wait in the line of a queue and are due: the highest priority first, and of each priority one of
+    /// every lane in turn.
+    fn waiting(&self, ask: Waiting) -> Pending<'_, Result<Vec<Stored>>>;
+
+    /// Counts the tasks of a queue, or of one lane of it, that its workers have; at most `limit`.
+    fn taken(
+        &self,
+        queue: QueueHash,
+        lane: Option<u64>,
+        limit: usize,
+    ) -> Pending<'_, Result<usize>>;
 
     /// Lists records.
     fn list(&self, query: Query) -> Pending<'_, Result<Page>>;
@@ -330,6 +351,11 @@ pub struct Change {
     pub guard: Option<Guard>,
     /// What the index of kin has to do, by the record that the change was decided on.
     pub kin: KinChange,
+    /// What the lines of tasks have to do, likewise.
+    pub line: LineChange,
+    /// What the workers of its queue are given, where the command brought it: it is kept as the stream of
+    /// [`INPUT`].
+    pub input: Option<Arc<[u8]>>,
 }
 
 /// What a change was decided on.

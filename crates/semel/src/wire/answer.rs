@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use semel_core::ledger::codec::{encode_entry, encode_record};
-use semel_core::ledger::{Begin, Command, Record, Rejection, Resolution, Spec, Submit};
-use semel_core::{Digest, KeyHash, Verdict};
+use semel_core::ledger::{Begin, Command, Fence, Record, Rejection, Resolution, Spec, Submit};
+use semel_core::{Digest, KeyHash, Payload, Verdict};
 
 use super::call::{Apply, Call};
 use super::caller::Caller;
@@ -14,7 +14,9 @@ use super::wall::Wall;
 use super::{Brought, Bytes, PART_MAX, Subject};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::{Current, Logged, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored};
+use crate::store::{
+    Current, INPUT, Logged, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored,
+};
 
 /// How many pages of the log one call looks through for entries of its caller: beyond them the answer
 /// says how far it came, so that a busy neighbour cannot hold a call up.
@@ -66,6 +68,7 @@ async fn said(engine: &Engine, caller: &Caller, call: Call) -> Result<Said> {
             fence,
             chunks,
         } => {
+            check_fence(fence)?;
             if !wall.has_place(place).await? {
                 return Err(StoreError::Corrupt(
                     "a claimed operation is not there".to_owned(),
@@ -75,6 +78,7 @@ async fn said(engine: &Engine, caller: &Caller, call: Call) -> Result<Said> {
             Said::Taken
         }
         Call::Discard { place, fence } => {
+            check_fence(fence)?;
             if wall.has_place(place).await? {
                 store.discard(place, fence).await?;
             }
@@ -96,7 +100,11 @@ async fn said(engine: &Engine, caller: &Caller, call: Call) -> Result<Said> {
         Call::Log { after, limit } => log(wall, after, limit).await?,
         Call::End => Said::End(store.end().await?),
         Call::Standing => Said::Standing(store.standing().await?),
-        Call::Kin(kin) => Said::Kin(wall.kin(kin).await?),
+        Call::Kin(kin) => Said::Records(wall.kin(kin).await?),
+        Call::Waiting(ask) => Said::Records(wall.waiting(ask).await?),
+        Call::Taken { queue, lane, limit } => {
+            Said::Count(wall.taken(queue, lane, limit).await? as u64)
+        }
     })
 }
 
@@ -286,6 +294,15 @@ fn owned(caller: &Caller, wall: Wall<'_>, subject: &Subject, spec: Arc<Spec>) ->
     }))
 }
 
+/// Attempts store what they produce; what a task is given stays as it was submitted.
+fn check_fence(fence: Fence) -> Result<()> {
+    if fence == INPUT {
+        let text = "what a task is given is not changed".to_owned();
+        return Err(StoreError::Refused(text));
+    }
+    Ok(())
+}
+
 /// Refuses an outcome whose bytes are not there or are others: nobody could read it afterwards.
 async fn check_payload(
     wall: Wall<'_>,
@@ -293,6 +310,15 @@ async fn check_payload(
     command: &Command,
     brought: &Brought,
 ) -> Result<()> {
+    if let Command::Submit(submit) = command {
+        let named = submit.task.as_ref().and_then(|task| task.input);
+        let input = brought.input.as_deref().map(Payload::of);
+        if named != input {
+            return Err(StoreError::Refused(
+                "the input that was sent is not the one that the task names".to_owned(),
+            ));
+        }
+    }
     let named = match command {
         Command::Settle(settle) => match &settle.verdict {
             Verdict::Done(outcome) => outcome.payload,

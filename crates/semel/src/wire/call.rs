@@ -3,12 +3,13 @@
 use semel_core::breaker::Act;
 use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence};
+use semel_core::queue::QueueHash;
 use semel_core::{KeyHash, Scope};
 
 use super::fields::{Malformed, Reader, Result, Writer, wrong};
-use super::{FORMAT, FORMAT_CALLED};
+use super::{FORMAT, FORMAT_CALLED, FORMAT_TASKS};
 use crate::engine::{Brought, Bytes, Subject};
-use crate::store::{Chunk, Place, Query};
+use crate::store::{Chunk, Place, Query, Waiting};
 
 /// One thing that a client asks.
 #[derive(Clone, Debug)]
@@ -68,6 +69,17 @@ pub enum Call {
     Standing,
     /// Which records count among these kin?
     Kin(Kin),
+    /// Which tasks wait and are due?
+    Waiting(Waiting),
+    /// How many tasks do workers have?
+    Taken {
+        /// The queue.
+        queue: QueueHash,
+        /// One lane of it.
+        lane: Option<u64>,
+        /// How many are counted at most.
+        limit: usize,
+    },
 }
 
 /// A command and what it brings.
@@ -79,6 +91,13 @@ pub struct Apply {
     pub command: Command,
     /// What it brings.
     pub brought: Brought,
+}
+
+impl Apply {
+    /// Says whether it leaves a task for workers.
+    const fn has_task(&self) -> bool {
+        matches!(&self.command, Command::Submit(submit) if submit.task.is_some())
+    }
 }
 
 impl Call {
@@ -95,7 +114,9 @@ impl Call {
             | Self::Log { .. }
             | Self::End
             | Self::Standing
-            | Self::Kin(_) => Scope::Read,
+            | Self::Kin(_)
+            | Self::Waiting(_)
+            | Self::Taken { .. } => Scope::Read,
             Self::Append { .. } | Self::Discard { .. } => Scope::Write,
             Self::Apply(apply) => match apply.command {
                 Command::Submit(_)
@@ -196,6 +217,21 @@ impl Call {
                 w.byte(12);
                 w.number(kin.0);
             }
+            Self::Waiting(ask) => {
+                w.byte(13);
+                w.number(ask.queue.0);
+                w.time(ask.now);
+                w.number(ask.after_lane);
+                w.number(ask.skip as u64);
+                w.number(ask.limit as u64);
+                w.bool(ask.taken);
+            }
+            Self::Taken { queue, lane, limit } => {
+                w.byte(14);
+                w.number(queue.0);
+                w.option(*lane, Writer::number);
+                w.number(*limit as u64);
+            }
         }
         w.finish()
     }
@@ -205,10 +241,17 @@ impl Call {
     /// # Errors
     /// Refuses everything that [`Call::encode`] cannot have written.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, Malformed> {
-        let (format, mut r) = Reader::new(bytes, FORMAT..=FORMAT_CALLED)?;
+        let (format, mut r) = Reader::new(bytes, FORMAT..=FORMAT_TASKS)?;
         let mut call = get(&mut r)?;
-        if let (FORMAT_CALLED, Self::List(query)) = (format, &mut call) {
-            query.client_key = Some(r.string("a filter")?);
+        match (format, &mut call) {
+            (FORMAT_CALLED, Self::List(query)) => {
+                query.client_key = Some(r.string("a filter")?);
+            }
+            (FORMAT_TASKS, Self::Apply(apply)) => {
+                let input = r.option("the input", |r| r.bytes("the input"))?;
+                apply.brought.input = input.map(Into::into);
+            }
+            _ => {}
         }
         r.finish()?;
         if call.format() == format {
@@ -222,6 +265,8 @@ impl Call {
     const fn format(&self) -> u8 {
         match self {
             Self::List(query) if query.client_key.is_some() => FORMAT_CALLED,
+            Self::Apply(apply) if apply.has_task() => FORMAT_TASKS,
+            Self::Waiting(_) | Self::Taken { .. } => FORMAT_TASKS,
             Self::Hello
             | Self::Apply(_)
             | Self::Load(_)
@@ -271,7 +316,20 @@ fn get(r: &mut Reader<'_>) -> Result<Call> {
         10 => Call::End,
         11 => Call::Standing,
         12 => Call::Kin(Kin(r.number("the kin")?)),
-        13.. => return Err(wrong("the call")),
+        13 => Call::Waiting(Waiting {
+            queue: QueueHash(r.number("the queue")?),
+            now: r.time("the time")?,
+            after_lane: r.number("the lane")?,
+            skip: r.size("the number of tasks")?,
+            limit: r.size("the limit")?,
+            taken: r.bool("which tasks")?,
+        }),
+        14 => Call::Taken {
+            queue: QueueHash(r.number("the queue")?),
+            lane: r.option("the lane", |r| r.number("the lane"))?,
+            limit: r.size("the limit")?,
+        },
+        15.. => return Err(wrong("the call")),
     })
 }
 
@@ -299,6 +357,9 @@ fn put_apply(w: &mut Writer, apply: &Apply) {
         w.hash(parent);
         w.number(fence.0);
     });
+    if apply.has_task() {
+        w.option(brought.input.as_deref(), Writer::bytes);
+    }
 }
 
 fn get_apply(r: &mut Reader<'_>) -> Result<Apply> {
@@ -316,6 +377,7 @@ fn get_apply(r: &mut Reader<'_>) -> Result<Apply> {
                 3.. => return Err(wrong("the payload")),
             },
             parent: r.option("the parent", |r| Ok((r.hash("the parent")?, r.fence()?)))?,
+            input: None,
         },
     })
 }

@@ -33,6 +33,9 @@ pub const FORMAT: u8 = 1;
 /// that filter refuses the call, and does not list what was not asked for.
 pub const FORMAT_CALLED: u8 = 2;
 
+/// The format of what has to do with the tasks of queues. A server that knows none refuses it.
+pub const FORMAT_TASKS: u8 = 3;
+
 /// The media type of a message.
 pub const MEDIA_TYPE: &str = "application/vnd.semel.engine";
 

@@ -74,8 +74,10 @@ pub enum Said {
     Standing(Standing),
     /// The store failed, or the caller may not ask this.
     Failed(StoreError),
-    /// The records that count among some kin.
-    Kin(Vec<Stored>),
+    /// The records that were asked for.
+    Records(Vec<Stored>),
+    /// How many there are.
+    Count(u64),
 }
 
 /// Who the caller is to the server.
@@ -188,9 +190,13 @@ fn put(w: &mut Writer, said: &Said) {
             w.byte(12);
             put_error(w, error);
         }
-        Said::Kin(found) => {
+        Said::Records(found) => {
             w.byte(13);
             w.all(found, Writer::stored);
+        }
+        Said::Count(count) => {
+            w.byte(14);
+            w.number(*count);
         }
     }
 }
@@ -236,8 +242,9 @@ fn get(r: &mut Reader<'_>) -> Result<Said> {
         10 => Said::End(r.number("the end")?),
         11 => Said::Standing(get_standing(r)?),
         12 => Said::Failed(get_error(r)?),
-        13 => Said::Kin(r.all("the records", Reader::stored)?),
-        14.. => return Err(wrong("the answer")),
+        13 => Said::Records(r.all("the records", Reader::stored)?),
+        14 => Said::Count(r.number("the number")?),
+        15.. => return Err(wrong("the answer")),
     })
 }
 

@@ -6,16 +6,18 @@ use proptest::prelude::*;
 use semel_core::identity::Kin;
 use semel_core::ledger::{
     AttemptKind, Begin, Command, Decision, Entry, Event, Expire, Fence, Grant, Order, Ordered,
-    Record, Rejection, Reply, Reported, Spec, StateKind, Version, decide,
+    Record, Rejection, Reply, Reported, Spec, StateKind, Submit, Version, decide,
 };
+use semel_core::queue::{QueueHash, Task};
 use semel_core::{
     AttemptId, Class, Digest, Effect, Fingerprint, Input, Key, KeyHash, Label, Lease, Namespace,
-    Policy, Scope, Timestamp,
+    Payload, Policy, Scope, Timestamp,
 };
 
 use super::*;
 use crate::store::{
     AbsentAsOf, Chunk, Current, Logged, Moved, Page, Place, Query, Standing, StoreError, Stored,
+    Waiting,
 };
 
 const NOW: Timestamp = Timestamp(1_794_744_000_000_000);
@@ -70,6 +72,33 @@ fn chunks() -> Vec<Chunk> {
     vec![chunk(1, b"out"), chunk(2, b"")]
 }
 
+/// A task and what its workers are given.
+fn submit(input: &[u8]) -> Call {
+    let Command::Begin(begin) = begin() else {
+        unreachable!("it is a Begin");
+    };
+    let task = Task {
+        input: Some(Payload::of(input)),
+        ..Task::default()
+    };
+    Call::Apply(Box::new(Apply {
+        subject: Subject {
+            hash: hash(),
+            key: None,
+        },
+        command: Command::Submit(Submit {
+            spec: begin.spec,
+            queue: Label::new("mails").ok(),
+            run_at: None,
+            task: Some(Arc::new(task)),
+        }),
+        brought: Brought {
+            input: Some(input.into()),
+            ..Brought::default()
+        },
+    }))
+}
+
 fn calls() -> Vec<Call> {
     let (place, fence) = (Place(u64::MAX), Fence(9));
     let order = Order {
@@ -84,7 +113,11 @@ fn calls() -> Vec<Call> {
                 key: key.map(|key| Key::new(key).expect("a valid key")),
             },
             command,
-            brought: Brought { payload, parent },
+            brought: Brought {
+                payload,
+                parent,
+                input: None,
+            },
         }))
     };
     let gone = Some(Fence(2));
@@ -99,6 +132,20 @@ fn calls() -> Vec<Call> {
             None,
         ),
         apply(begin(), None, Some(Bytes::Streamed(fence)), None),
+        submit(b"to whom"),
+        Call::Waiting(Waiting {
+            queue: QueueHash(u64::MAX),
+            now: NOW,
+            after_lane: 7,
+            skip: 3,
+            limit: 256,
+            taken: true,
+        }),
+        Call::Taken {
+            queue: QueueHash(1),
+            lane: Some(2),
+            limit: 3,
+        },
         Call::Load(hash()),
         Call::LoadAt(place),
         Call::Payload { place, offset: 7 },
@@ -251,7 +298,8 @@ fn answers() -> Vec<Answer> {
             more: true,
         },
         Said::End(8),
-        Said::Kin(vec![stored(), stored()]),
+        Said::Records(vec![stored(), stored()]),
+        Said::Count(9),
         Said::Standing(Standing::Open),
         Said::Standing(Standing::Copy),
         Said::Standing(Standing::Closed(Moved {
@@ -317,7 +365,7 @@ fn a_newer_message_is_named_as_one() {
         let found = known + 1;
         (bytes, Malformed::Newer { found, known })
     };
-    let (bytes, refused) = newer(FORMAT_CALLED);
+    let (bytes, refused) = newer(FORMAT_TASKS);
     assert_eq!(Call::decode(&bytes).err(), Some(refused));
     let (bytes, refused) = newer(FORMAT);
     assert_eq!(Answer::decode(&bytes).err(), Some(refused));
@@ -339,6 +387,27 @@ fn a_list_by_a_clients_key_has_the_format_that_older_servers_refuse() {
         let other = [&[FORMAT_CALLED], &bytes[1..]].concat();
         assert!(is_called || Call::decode(&other).is_err(), "{call:?}");
     }
+}
+
+/// A server that knows no tasks would lose what a worker is given.
+#[test]
+fn tasks_have_the_format_that_older_servers_refuse() {
+    let mut some = false;
+    for call in calls() {
+        let bytes = call.encode();
+        let is_task = match &call {
+            Call::Apply(apply) => {
+                matches!(&apply.command, Command::Submit(it) if it.task.is_some())
+            }
+            Call::Waiting(_) | Call::Taken { .. } => true,
+            _ => false,
+        };
+        some |= is_task;
+        assert_eq!(bytes[0] == FORMAT_TASKS, is_task, "{call:?}");
+        let other = [&[FORMAT], &bytes[1..]].concat();
+        assert!(!is_task || Call::decode(&other).is_err(), "{call:?}");
+    }
+    assert!(some);
 }
 
 #[test]

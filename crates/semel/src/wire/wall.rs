@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Record};
+use semel_core::queue::QueueHash;
 use semel_core::{KeyHash, Namespace};
 
-use crate::store::{AbsentAsOf, Current, Logged, Place, Result, Store, Stored};
+use crate::store::{AbsentAsOf, Current, Logged, Place, Result, Store, Stored, Waiting};
 
 /// A store as somebody behind a wall sees it.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +40,34 @@ impl Wall<'_> {
         let found = self.store.kin(kin).await?;
         let is_own = |stored: &Stored| named(&stored.record) == Some(self.namespace);
         Ok(found.into_iter().filter(is_own).collect())
+    }
+
+    /// Loads tasks that wait and are due; another namespace's are not there.
+    pub(super) async fn waiting(self, ask: Waiting) -> Result<Vec<Stored>> {
+        let found = self.store.waiting(ask).await?;
+        let is_own = |stored: &Stored| named(&stored.record) == Some(self.namespace);
+        Ok(found.into_iter().filter(is_own).collect())
+    }
+
+    /// Counts the tasks that workers of a queue have. Its hash can be made by anybody: one task tells whose they are.
+    pub(super) async fn taken(
+        self,
+        queue: QueueHash,
+        lane: Option<u64>,
+        limit: usize,
+    ) -> Result<usize> {
+        let one = Waiting {
+            queue,
+            now: self.store.now(),
+            after_lane: 0,
+            skip: 0,
+            limit: 1,
+            taken: true,
+        };
+        if self.waiting(one).await?.is_empty() {
+            return Ok(0);
+        }
+        self.store.taken(queue, lane, limit).await
     }
 
     /// Says whether what lies at a place is the caller's.

@@ -101,11 +101,11 @@ macro_rules! conforms_from_afar {
 }
 
 conforms_from_afar![
-    commits, payloads, lists, logs, crowds, handles, kin, breakers
+    commits, payloads, lists, logs, crowds, handles, kin, lines, breakers
 ];
 
 conforms![
-    commits, payloads, lists, logs, crowds, handles, removal, tokens, kin, breakers
+    commits, payloads, lists, logs, crowds, handles, removal, tokens, kin, lines, breakers
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

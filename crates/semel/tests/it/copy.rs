@@ -7,7 +7,10 @@ use std::time::Duration;
 use semel::core::Digest;
 use semel::core::identity::Kin;
 use semel::core::ledger::{Fence, StateKind};
-use semel::store::{Chunk, Moved, PAGE_MAX, Place, Query, Stage, Standing, Store};
+use semel::core::queue::{self, QueueHash, Spot};
+use semel::store::{
+    Chunk, INPUT, Moved, PAGE_MAX, Place, Query, Stage, Standing, Store, WAITING_MAX, Waiting,
+};
 use semel::{
     Admission, Copied, Effect, Engine, Error, Key, Label, Namespace, Permit, Request, Way,
 };
@@ -73,6 +76,8 @@ fn same(seed: u64, expected: &Held, found: &Held) {
 async fn held(store: &Arc<dyn Store>) -> Held {
     let mut records = BTreeMap::new();
     let mut kin: BTreeMap<Kin, BTreeSet<Place>> = BTreeMap::new();
+    let mut lines: BTreeMap<QueueHash, BTreeSet<Place>> = BTreeMap::new();
+    let now = store.now();
     let mut query = Query {
         states: StateKind::ALL.to_vec(),
         limit: PAGE_MAX,
@@ -84,13 +89,23 @@ async fn held(store: &Arc<dyn Store>) -> Held {
             let payload = store.payload(stored.place).await.expect("it is there");
             let attempts = stored.record.operation().map(|it| it.attempts.clone());
             let mut streams = vec![];
-            for attempt in attempts.unwrap_or_default() {
-                let stream = store.stream(stored.place, attempt.fence).await;
+            let attempts = attempts.unwrap_or_default().into_iter();
+            for fence in attempts.map(|attempt| attempt.fence).chain([INPUT]) {
+                let stream = store.stream(stored.place, fence).await;
                 let stream = format!("{:?}", stream.expect("it can be read"));
                 streams.push(Digest::of(stream.as_bytes()));
             }
             if let Some(of) = Kin::counting(&stored.record) {
                 kin.entry(of).or_default().insert(stored.place);
+            }
+            if let Some(spot) = Spot::of(&stored.record) {
+                lines.entry(spot.queue).or_default();
+                if let queue::Standing::Waiting { at, until, .. } = spot.standing
+                    && at <= now
+                    && until.is_none_or(|until| until > now)
+                {
+                    lines.entry(spot.queue).or_default().insert(stored.place);
+                }
             }
             let key = format!("{:?}", stored.record.key_hash());
             let record = format!("{:?}", stored.record);
@@ -105,6 +120,19 @@ async fn held(store: &Arc<dyn Store>) -> Held {
     // A copy has its own numbers, and an index of its own that leads to them.
     for (of, places) in kin {
         let found = store.kin(of).await.expect("it can be read");
+        let found: BTreeSet<Place> = found.into_iter().map(|stored| stored.place).collect();
+        assert_eq!(places, found);
+    }
+    for (queue, places) in lines {
+        let ask = Waiting {
+            queue,
+            now,
+            after_lane: 0,
+            skip: 0,
+            limit: WAITING_MAX,
+            taken: false,
+        };
+        let found = store.waiting(ask).await.expect("it can be read");
         let found: BTreeSet<Place> = found.into_iter().map(|stored| stored.place).collect();
         assert_eq!(places, found);
     }
@@ -177,7 +205,9 @@ async fn standing_is_kept(url: &str, empty: &str) {
         };
         assert_eq!(error.code(), "store_unavailable");
         assert!(error.to_string().contains("sqlite:/elsewhere"), "{error}");
-        let queued = engine.submit(request("queued"), None, None).await;
+        let queued = engine
+            .submit(request("queued"), semel::Queueing::nobody())
+            .await;
         assert!(queued.is_err(), "{queued:?}");
         let again = engine.begin(request("settled")).await;
         assert!(matches!(again, Ok(Admission::Replay(_))), "{again:?}");

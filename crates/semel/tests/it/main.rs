@@ -9,6 +9,7 @@ mod door;
 mod effects;
 mod engine;
 mod guard;
+mod long_line;
 mod postgres;
 mod postgres_docs;
 mod postgres_failover;

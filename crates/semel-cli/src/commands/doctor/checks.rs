@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use semel::core::clock::DISAGREEMENT;
 use semel::core::ledger::StateKind;
+use semel::core::webhook::Scheme;
 use semel::store::{PAGE_MAX, Query, Stage, Standing};
 use semel::{Engine, Error, Timestamp, span};
 
@@ -46,6 +47,7 @@ pub(super) async fn all(context: &Context, doubt_limit: Duration) -> Vec<Check> 
         checks.push(files::permissions(path));
         checks.push(files::disk(path));
     }
+    checks.extend(inbox(context));
     checks.push(clock(&engine));
     checks.push(files::notes(&engine));
     checks.extend(standing(&engine).await);
@@ -63,6 +65,22 @@ pub(super) async fn all(context: &Context, doubt_limit: Duration) -> Vec<Check> 
 
 fn unreadable(failure: &Failure) -> Check {
     Check::new("ledger", Grade::Bad, &failure.message).hint("run `semel verify`")
+}
+
+/// Says whose webhooks nobody verifies.
+fn inbox(context: &Context) -> Option<Check> {
+    let sources = context.settings.inbox();
+    let open = sources.values().filter(|it| it.scheme == Scheme::None);
+    let open: Vec<_> = open.map(|source| source.name.as_str()).collect();
+    match (sources.len(), open.len()) {
+        (0, _) => None,
+        (count, 0) => Some(Check::new("inbox", Grade::Ok, format!("{count} verified"))),
+        (_, _) => {
+            let text = format!("anybody can post to {}", open.join(", "));
+            let check = Check::new("inbox", Grade::Warn, text);
+            Some(check.hint("say how the sender signs (`scheme`), if it does"))
+        }
+    }
 }
 
 /// Says when not everything may be done with the store.

@@ -122,17 +122,25 @@ impl RunData {
         }
     }
 
+    /// Reads standard output as something that the command says about itself.
+    pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
+        let output = self.output.as_deref()?.get();
+        serde_json::from_str(output).ok()
+    }
+
+    /// Returns the last line that was written to standard error, where it is text.
+    pub(crate) fn last_error_line(&self) -> Option<&str> {
+        let lines = self.stderr.as_deref()?.lines();
+        lines.rev().map(str::trim).find(|line| !line.is_empty())
+    }
+
     pub(crate) const fn truncated(&self) -> Option<Truncated> {
         self.truncated
     }
 
     /// Returns what the command says about itself.
     pub(crate) fn declared(&self) -> Declared {
-        self.output
-            .as_deref()
-            .filter(|output| output.get().starts_with('{'))
-            .and_then(|output| serde_json::from_str(output.get()).ok())
-            .unwrap_or_default()
+        self.read().unwrap_or_default()
     }
 
     /// Returns the pieces in the order in which they are to be written, each with its stream.

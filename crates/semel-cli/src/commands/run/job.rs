@@ -11,7 +11,6 @@ use std::time::Duration;
 use semel::core::identity::CommandLine;
 use semel::core::ledger::{Fence, Record};
 use semel::store::Chunk;
-use semel::trace::{self, Trace};
 use semel::{
     Class, Effect, Engine, Key, Label, Lease, Namespace, OnDoubt, Permit, Probe, Receipt, Redactor,
     Request,
@@ -25,6 +24,7 @@ use super::inject::{self, Faults, Moment};
 use super::verdict::{Meaning, meaning};
 use crate::args::run::Common;
 use crate::args::values::{ClassWord, OnDoubtWord};
+use crate::child::identity::Identity;
 use crate::child::recording::Seen;
 use crate::child::signals::Signals;
 use crate::child::{self, Ended, signals};
@@ -32,9 +32,6 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::probe::{self, Found};
 use crate::settings::without_password;
-
-/// How a command names the operation that it is a step of.
-const PARENT: &str = "SEMEL_PARENT";
 
 /// A command, its key and what is asked for it.
 #[derive(Debug)]
@@ -189,7 +186,7 @@ impl<'a> Job<'a> {
             return self.too_late(permit).await;
         }
         let mut command = self.bare_command();
-        self.identify(&mut command, &permit);
+        self.identity().tell(&mut command, &permit);
         let started = child::start(command, !self.context.printer.is_json(), |command| {
             hold.spawn(command)
         });
@@ -277,7 +274,7 @@ impl<'a> Job<'a> {
             return Ok(meaning);
         };
         let mut command = probe::shell(check);
-        self.identify(&mut command, permit);
+        self.identity().tell(&mut command, permit);
         Ok(match probe::look(command, signals).await? {
             Found::Done(_) => meaning,
             Found::NotDone => Meaning::Done { ok: false },
@@ -368,38 +365,13 @@ impl<'a> Job<'a> {
         command
     }
 
-    /// Tells a check which operation it is about, before there is an attempt.
-    pub(crate) fn name_for(&self, command: &mut Command) {
-        command
-            .env("SEMEL_KEY", self.key.as_str())
-            .env("SEMEL_NAMESPACE", self.namespace.as_str())
-            .env_remove("SEMEL_FENCE")
-            .env_remove("SEMEL_ATTEMPT")
-            .env_remove(inject::VARIABLE);
-        self.tell_store(command);
-        tell_trace(command);
-    }
-
-    /// Tells a child where the ledger is, unless that would tell it a password that it has not got.
-    fn tell_store(&self, command: &mut Command) {
-        if without_password(&self.store) == self.store {
-            command.env("SEMEL_STORE", &self.store);
-        }
-    }
-
-    /// Tells a child which operation it is part of.
-    pub(crate) fn identify(&self, command: &mut Command, permit: &Permit) {
-        command
-            .env("SEMEL_KEY", self.key.as_str())
-            .env("SEMEL_ATTEMPT", permit.attempt().to_string())
-            .env("SEMEL_FENCE", permit.fence().0.to_string())
-            .env("SEMEL_NAMESPACE", self.namespace.as_str())
-            .env_remove(inject::VARIABLE)
-            .env_remove(PARENT);
-        self.tell_store(command);
-        tell_trace(command);
-        if let Some(parent) = &self.parent {
-            command.env(PARENT, parent.as_str());
+    /// Returns what its children are told.
+    pub(crate) fn identity(&self) -> Identity<'_> {
+        Identity {
+            key: &self.key,
+            namespace: &self.namespace,
+            parent: self.parent.as_ref(),
+            store: &self.store,
         }
     }
 
@@ -530,13 +502,6 @@ fn base_name(command: &[OsString]) -> String {
 /// A name has 255 bytes at most, and a character four.
 const NAME_CHARS: usize = 63;
 
-/// Gives a child its own place in the trace that this process is part of.
-fn tell_trace(command: &mut Command) {
-    if let Some(trace) = Trace::of_process() {
-        command.env(trace::VARIABLE, trace.to_string());
-    }
-}
-
 fn digest(path: &Path) -> Result<semel::core::Digest, Failure> {
     let wrong = |error: io::Error| {
         Failure::input(format!(
@@ -573,7 +538,7 @@ fn working_directory() -> Result<PathBuf, Failure> {
 }
 
 /// Makes a file's path in a store's URL independent of the directory.
-fn absolute(url: &str) -> Result<String, Failure> {
+pub(crate) fn absolute(url: &str) -> Result<String, Failure> {
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => {
             let path = std::path::absolute(path)
@@ -604,7 +569,7 @@ fn parent(namespace: &Namespace, store: &str) -> Result<Option<(Key, Fence)>, Fa
 }
 
 /// Puts the key where an argument says `{key}`.
-fn with_key(word: &OsStr, key: &[u8]) -> OsString {
+pub(crate) fn with_key(word: &OsStr, key: &[u8]) -> OsString {
     const PLACE: &[u8] = b"{key}";
     let mut rest = word.as_bytes();
     let mut bytes = vec![];

@@ -6,7 +6,7 @@ pub(crate) mod data;
 pub(crate) mod inject;
 pub(crate) mod job;
 pub(crate) mod probe;
-mod verdict;
+pub(crate) mod verdict;
 
 use std::process::ExitCode;
 

@@ -17,7 +17,7 @@ pub(crate) async fn ask(
     let found = match permit.probe() {
         Some(probe) => {
             let mut command = probe::shell(probe.as_str());
-            job.identify(&mut command, &permit);
+            job.identity().tell(&mut command, &permit);
             probe::look(command, signals).await?
         }
         None => Found::Unknown("it was begun without one".to_owned()),

@@ -156,7 +156,7 @@ fn many_reports_are_answered_in_their_order() {
 fn an_empty_array_is_answered_with_one_and_half_an_array_is_refused_as_a_whole() {
     let world = World::new();
     let server = Server::start(&world);
-    for call in ["/v1/begin", "/v1/settle"] {
+    for call in ["/v1/begin", "/v1/renew", "/v1/settle"] {
         assert_eq!(server.post(call, &json!([])).expect(200), json!([]));
     }
     for body in [
@@ -172,7 +172,7 @@ fn an_empty_array_is_answered_with_one_and_half_an_array_is_refused_as_a_whole()
         assert_eq!(server.get("/v1/operations/evil").status, 404, "{body}");
     }
     // Only what is asked in bulk takes arrays.
-    for call in ["renew", "submit", "resolve", "retry", "cancel", "forget"] {
+    for call in ["submit", "resolve", "retry", "cancel", "forget"] {
         server
             .post(&format!("/v1/{call}"), &json!([]))
             .problem(400, "invalid_input");

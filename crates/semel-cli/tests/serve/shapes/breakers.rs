@@ -53,6 +53,49 @@ fn a_breaker_is_opened_closed_and_listed() {
     assert_eq!(operations["items"], json!([]));
 }
 
+/// Whoever decides on what they saw is not carried out on anything else, and not twice.
+#[test]
+fn an_order_that_names_a_fence_is_for_what_was_seen_then() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let order = |verb: &str, body| server.post(&format!("/v1/breakers/bank/{verb}"), &body);
+    // Nobody had seen one.
+    let first = json!({"fence": 0, "for_ms": 60_000, "note": "moving"});
+    let opened = order("open", first.clone()).expect(200);
+    assert_eq!(
+        (&opened["effect"], &opened["fence"]),
+        (&json!("updated"), &json!(1))
+    );
+    // The answer was lost, and the same order comes again.
+    let again = order("open", first).expect(200);
+    assert_eq!(
+        (&again["effect"], &again["version"], &again["retry_at"]),
+        (&json!("noop"), &opened["version"], &opened["retry_at"])
+    );
+    // Somebody else closes it; whoever saw it open decides on that.
+    let closed = order("close", json!({"fence": 1})).expect(200);
+    assert_eq!(closed["fence"], 2);
+    for (verb, fence) in [("open", 0), ("open", 1), ("close", 1), ("reset", 1)] {
+        let refused = order(verb, json!({"fence": fence, "note": "late"}));
+        refused.problem(409, "fenced");
+        let problem = refused.json();
+        let hint = problem["hint"].as_str().unwrap_or_default();
+        assert!(hint.contains("read the breaker again"), "{problem}");
+        let breaker = &problem["breaker"];
+        assert_eq!(
+            (&breaker["fence"], &breaker["state"]),
+            (&json!(2), &json!("closed")),
+            "{verb}: what is stored is shown"
+        );
+    }
+    let listed = server.get("/v1/breakers").expect(200);
+    assert_eq!(listed["items"][0]["version"], closed["version"]);
+    let reset = order("reset", json!({"fence": 2})).expect(200);
+    assert_eq!(reset["effect"], "updated");
+    order("open", json!({"fence": -1})).problem(400, "invalid_input");
+    order("open", json!({"fence": "3"})).problem(400, "invalid_input");
+}
+
 #[test]
 fn an_array_is_no_call_though_its_items_would_fit() {
     let world = World::new();

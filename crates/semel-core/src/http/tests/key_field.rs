@@ -1,4 +1,4 @@
-use crate::http::key_field::{KeyFieldError, Spelling, read_key};
+use crate::http::key_field::{KeyFieldError, Spelling, read_key, write_key};
 
 fn read(lines: &[&str], spelling: Spelling) -> Result<Option<String>, KeyFieldError> {
     read_key(lines.iter().map(|line| line.as_bytes()), spelling, 255)
@@ -131,5 +131,22 @@ fn c009_parameters_do_not_change_the_key_and_must_be_some() {
         r#""k";a="x"#,
     ] {
         assert!(either(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn what_is_written_is_read_as_the_same_key() {
+    for (key, written) in [
+        ("order-7", "order-7"),
+        ("ann/welcome:7", "ann/welcome:7"),
+        (r"a\b", r"a\b"),
+        ("a b", r#""a b""#),
+        ("a,b", r#""a,b""#),
+        ("a;b", r#""a;b""#),
+        (r#"a"b\c"#, r#""a\"b\\c""#),
+        (r#"""#, r#""\"""#),
+    ] {
+        assert_eq!(write_key(key), written);
+        assert_eq!(either(written).as_deref(), Ok(key), "{written}");
     }
 }

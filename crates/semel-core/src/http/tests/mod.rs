@@ -3,5 +3,6 @@ mod coding;
 mod dated;
 mod key_field;
 mod profile;
+mod pushed;
 mod structured_fields;
 mod usage;

@@ -1,5 +1,5 @@
 use crate::http::profile::Profile;
-use crate::http::status::{Meaning, Statuses, parse_range};
+use crate::http::status::{Meaning, Statuses, is_well, parse_range};
 use crate::policy::Class;
 
 #[test]
@@ -77,4 +77,14 @@ fn ranges_of_statuses_are_read() {
     assert_eq!(table.meaning(202), Meaning::Release);
     assert_eq!(table.meaning(200), Meaning::Outcome);
     assert_eq!(table.meaning(300), Meaning::Doubt);
+}
+
+#[test]
+fn a_target_is_well_that_answers_whatever_it_thinks_of_the_request() {
+    for status in [200, 204, 301, 400, 401, 404, 408, 409, 428, 430, 451, 499] {
+        assert!(is_well(status), "{status}");
+    }
+    for status in [429, 500, 502, 503, 504, 529, 599] {
+        assert!(!is_well(status), "{status}");
+    }
 }

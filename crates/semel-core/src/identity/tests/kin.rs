@@ -27,6 +27,7 @@ fn spec(key: Key, occurrence: u32) -> Spec {
 
 fn operation(spec: Spec, state: State, delivery: Delivery, created_at: Timestamp) -> Operation {
     Operation {
+        task: None,
         spec: Arc::new(spec),
         version: Version(2),
         fence: Fence(1),

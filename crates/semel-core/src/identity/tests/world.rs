@@ -33,6 +33,7 @@ pub(super) fn failed() -> Verdict {
 
 pub(super) fn not_done() -> Verdict {
     Verdict::NotDone {
+        retry_after: None,
         reject: false,
         error: None,
     }

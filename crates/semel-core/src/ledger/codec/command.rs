@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::breaker::{get_ask, put_ask};
 use super::fields::{DecodeError, Reader, Writer};
-use super::record::{get_delivery, get_holder, get_spec, put_delivery, put_holder, put_spec};
+use super::record::{
+    get_delivery, get_holder, get_spec, get_task, put_delivery, put_holder, put_spec, put_task,
+};
 use crate::ledger::command::{
     Adopt, Begin, Command, Expire, Horizon, Order, Renew, Resolution, Resolve, Settle, Sighting,
     Submit,
@@ -15,6 +17,12 @@ use crate::verdict::Verdict;
 
 /// The format of commands that is written here.
 const FORMAT: u8 = 1;
+
+/// Stands for a Submit that brings a task; one without is as old as the log.
+const SUBMIT_TASK: u8 = 64;
+
+/// Stands for a `not_done` that says how long to wait.
+const NOT_DONE_FOR: u8 = 3;
 
 /// Writes a command as bytes.
 #[must_use]
@@ -38,10 +46,17 @@ pub fn decode_command(bytes: &[u8]) -> Result<Command, DecodeError> {
 pub(super) fn put_command(w: &mut Writer, command: &Command) {
     match command {
         Command::Submit(submit) => {
-            w.byte(0);
+            w.byte(if submit.task.is_some() {
+                SUBMIT_TASK
+            } else {
+                0
+            });
             put_spec(w, &submit.spec);
             w.option(submit.queue.as_ref(), |w, queue| w.text(queue.as_str()));
             w.option(submit.run_at, Writer::time);
+            if let Some(task) = &submit.task {
+                put_task(w, task);
+            }
         }
         Command::Begin(begin) => {
             w.byte(1);
@@ -110,10 +125,15 @@ pub(super) fn put_command(w: &mut Writer, command: &Command) {
 
 pub(super) fn get_command(r: &mut Reader<'_>) -> Result<Command, DecodeError> {
     Ok(match r.byte("the kind of command")? {
-        0 => Command::Submit(Submit {
+        kind @ (0 | SUBMIT_TASK) => Command::Submit(Submit {
             spec: Arc::new(get_spec(r)?),
             queue: r.option("the queue", |r| r.label("the queue"))?,
             run_at: r.option("the start time", |r| r.time("the start time"))?,
+            task: if kind == SUBMIT_TASK {
+                Some(Arc::new(get_task(r)?))
+            } else {
+                None
+            },
         }),
         1 => Command::Begin(get_begin(r)?),
         2 => Command::Renew(Renew {
@@ -188,10 +208,17 @@ fn put_verdict(w: &mut Writer, verdict: &Verdict) {
             w.byte(0);
             w.outcome(outcome);
         }
-        Verdict::NotDone { reject, error } => {
-            w.byte(1);
+        Verdict::NotDone {
+            reject,
+            error,
+            retry_after,
+        } => {
+            w.byte(retry_after.map_or(1, |_| NOT_DONE_FOR));
             w.bool(*reject);
             w.option(error.as_ref(), |w, error| w.text(error.as_str()));
+            if let Some(retry_after) = retry_after {
+                w.duration(*retry_after);
+            }
         }
         Verdict::Unknown { error } => {
             w.byte(2);
@@ -203,14 +230,19 @@ fn put_verdict(w: &mut Writer, verdict: &Verdict) {
 fn get_verdict(r: &mut Reader<'_>) -> Result<Verdict, DecodeError> {
     match r.byte("the verdict")? {
         0 => Ok(Verdict::Done(r.outcome()?)),
-        1 => Ok(Verdict::NotDone {
+        kind @ (1 | NOT_DONE_FOR) => Ok(Verdict::NotDone {
             reject: r.bool("the verdict")?,
             error: r.option("the error", |r| r.note("the error"))?,
+            retry_after: if kind == NOT_DONE_FOR {
+                Some(r.duration("the wait")?)
+            } else {
+                None
+            },
         }),
         2 => Ok(Verdict::Unknown {
             error: r.option("the error", |r| r.note("the error"))?,
         }),
-        3.. => Err(DecodeError::Invalid("the verdict")),
+        4.. => Err(DecodeError::Invalid("the verdict")),
     }
 }
 

@@ -130,7 +130,11 @@ impl Writer {
     pub(super) fn outcome(&mut self, outcome: &Outcome) {
         self.bool(outcome.ok);
         self.effect(outcome.effect);
-        let Some(payload) = &outcome.payload else {
+        self.payload(outcome.payload.as_ref());
+    }
+
+    pub(super) fn payload(&mut self, payload: Option<&Payload>) {
+        let Some(payload) = payload else {
             return self.byte(0);
         };
         self.byte(if payload.redacted { REDACTED } else { 1 });
@@ -300,15 +304,19 @@ impl<'a> Reader<'a> {
         Ok(Outcome {
             ok: self.bool("the outcome")?,
             effect: self.effect()?,
-            payload: match self.byte("the payload")? {
-                0 => None,
-                kind @ (1 | REDACTED) => Some(Payload {
-                    digest: self.digest("the payload")?,
-                    size: self.number("the payload")?,
-                    redacted: kind == REDACTED,
-                }),
-                _ => return Err(DecodeError::Invalid("the payload")),
-            },
+            payload: self.payload()?,
+        })
+    }
+
+    pub(super) fn payload(&mut self) -> Result<Option<Payload>, DecodeError> {
+        Ok(match self.byte("the payload")? {
+            0 => None,
+            kind @ (1 | REDACTED) => Some(Payload {
+                digest: self.digest("the payload")?,
+                size: self.number("the payload")?,
+                redacted: kind == REDACTED,
+            }),
+            _ => return Err(DecodeError::Invalid("the payload")),
         })
     }
 }

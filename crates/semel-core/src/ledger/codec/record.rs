@@ -12,6 +12,7 @@ use crate::ledger::record::{
     Record, Resolved, Settled, Spec, State, StateKind, Stub, Tombstone, Version,
 };
 use crate::policy::{Class, OnDoubt, Policy};
+use crate::queue::{Backoff, Priority, Task};
 use crate::time::Retention;
 use crate::verdict::VerdictKind;
 
@@ -20,6 +21,9 @@ const FORMAT: u8 = 1;
 
 /// Stands beside the number of attempts, which needs fewer bits: the operation was rejected.
 const REJECTED: u8 = 0x80;
+
+/// Stands there too: the operation has a task, which follows its start time.
+const TASK: u8 = 0x40;
 
 /// Writes a record as bytes.
 #[must_use]
@@ -70,13 +74,18 @@ fn put_operation(w: &mut Writer, operation: &Operation) {
     put_state(w, &operation.state);
     w.number(u64::from(operation.attempt));
     let count = u8::try_from(operation.attempts.len()).unwrap_or(u8::MAX);
-    w.byte(count | if operation.rejected { REJECTED } else { 0 });
+    let rejected = if operation.rejected { REJECTED } else { 0 };
+    let task = operation.task.as_ref().map_or(0, |_| TASK);
+    w.byte(count | rejected | task);
     for attempt in &operation.attempts {
         put_attempt(w, attempt);
     }
     w.option(operation.forgotten_open, Writer::time);
     w.option(operation.queue.as_ref(), |w, queue| w.text(queue.as_str()));
     w.option(operation.run_at, Writer::time);
+    if let Some(task) = &operation.task {
+        put_task(w, task);
+    }
     put_delivery(w, operation.delivery);
     w.option(operation.resolved.as_ref(), put_resolved);
     w.option(operation.last_order.as_ref(), put_order);
@@ -90,7 +99,7 @@ fn get_operation(r: &mut Reader<'_>) -> Result<Operation, DecodeError> {
     let state = get_state(r)?;
     let attempt = r.number32("the attempt")?;
     let counted = r.byte("the attempts")?;
-    let count = usize::from(counted & !REJECTED);
+    let count = usize::from(counted & !(REJECTED | TASK));
     if count > ATTEMPTS_REMEMBERED {
         return Err(DecodeError::Invalid("the attempts"));
     }
@@ -111,11 +120,52 @@ fn get_operation(r: &mut Reader<'_>) -> Result<Operation, DecodeError> {
         forgotten_open: r.option("the open attempts", |r| r.time("the open attempts"))?,
         queue: r.option("the queue", |r| r.label("the queue"))?,
         run_at: r.option("the start time", |r| r.time("the start time"))?,
+        task: if counted & TASK == 0 {
+            None
+        } else {
+            Some(Arc::new(get_task(r)?))
+        },
         delivery: get_delivery(r)?,
         resolved: r.option("the resolution", get_resolved)?,
         last_order: r.option("the last order", get_order)?,
         spec: Arc::new(get_spec(r)?),
     })
+}
+
+pub(super) fn put_task(w: &mut Writer, task: &Task) {
+    w.number((i64::from(task.priority.get()) + i64::from(Priority::MAX)).cast_unsigned());
+    w.option(task.lane.as_ref(), |w, lane| w.text(lane.as_str()));
+    w.payload(task.input.as_ref());
+    // Most tasks wait as all do: one byte says so.
+    let special = (task.backoff != Backoff::default()).then_some(task.backoff);
+    w.option(special, |w, backoff| {
+        w.duration(backoff.base());
+        w.duration(backoff.cap());
+    });
+}
+
+pub(super) fn get_task(r: &mut Reader<'_>) -> Result<Task, DecodeError> {
+    let priority = r.number32("the priority")?;
+    Ok(Task {
+        priority: Priority::new(i64::from(priority) - i64::from(Priority::MAX))
+            .map_err(|_| DecodeError::Invalid("the priority"))?,
+        lane: r.option("the lane", |r| r.label("the lane"))?,
+        input: r.payload()?,
+        backoff: get_backoff(r)?,
+    })
+}
+
+fn get_backoff(r: &mut Reader<'_>) -> Result<Backoff, DecodeError> {
+    let invalid = DecodeError::Invalid("the backoff");
+    let special = r.option("the backoff", |r| {
+        let (base, cap) = (r.duration("the backoff")?, r.duration("the backoff")?);
+        Backoff::new(base, cap).map_err(|_| DecodeError::Invalid("the backoff"))
+    })?;
+    match special {
+        None => Ok(Backoff::default()),
+        Some(backoff) if backoff == Backoff::default() => Err(invalid),
+        Some(backoff) => Ok(backoff),
+    }
 }
 
 fn put_state(w: &mut Writer, state: &State) {

@@ -11,5 +11,6 @@ mod properties;
 mod rules;
 mod states;
 mod table;
+mod tasks;
 mod transactions;
 mod world;

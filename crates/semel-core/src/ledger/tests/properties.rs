@@ -99,6 +99,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
     prop_oneof![
         prop::sample::select(&OUTCOMES).prop_map(Verdict::Done),
         prop::bool::weighted(0.1).prop_map(|reject| Verdict::NotDone {
+            retry_after: None,
             reject,
             error: None
         }),
@@ -158,6 +159,7 @@ fn churn() -> impl Strategy<Value = Step> {
         strange_fence: false,
     };
     let not_done = Verdict::NotDone {
+        retry_after: None,
         reject: false,
         error: None,
     };

@@ -14,6 +14,7 @@ use crate::ledger::{
     Version, decide,
 };
 use crate::policy::{Class, OnDoubt, Policy};
+use crate::queue::Task;
 use crate::text::{AttemptId, Key, Label, Namespace, Note};
 use crate::time::{Lease, Retention, Timestamp};
 use crate::verdict::{Outcome, Payload, Verdict};
@@ -258,9 +259,19 @@ impl World {
 
     pub(super) fn submit_to(&self, queue: Option<&str>, run_at: Option<Timestamp>) -> Command {
         Command::Submit(Submit {
+            task: None,
             spec: Arc::clone(&self.spec),
             queue: queue.map(label),
             run_at,
+        })
+    }
+
+    pub(super) fn submit_task(&self, queue: &str, task: Task) -> Command {
+        Command::Submit(Submit {
+            spec: Arc::clone(&self.spec),
+            queue: Some(label(queue)),
+            run_at: None,
+            task: Some(Arc::new(task)),
         })
     }
 
@@ -358,6 +369,7 @@ impl World {
         self.settle(
             attempt,
             Verdict::NotDone {
+                retry_after: None,
                 reject: false,
                 error,
             },
@@ -369,6 +381,7 @@ impl World {
         self.settle(
             attempt,
             Verdict::NotDone {
+                retry_after: None,
                 reject: true,
                 error,
             },

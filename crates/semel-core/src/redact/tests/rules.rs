@@ -365,6 +365,7 @@ fn commands_lose_the_secrets_that_people_would_read() {
     both(&|text| {
         let error = note(text);
         settle(Verdict::NotDone {
+            retry_after: None,
             reject: true,
             error,
         })
@@ -382,6 +383,7 @@ fn commands_lose_the_secrets_that_people_would_read() {
     both(&|text| {
         let (queue, run_at) = (Some(label("password=queue")), None);
         Command::Submit(Submit {
+            task: None,
             spec: spec(text),
             queue,
             run_at,

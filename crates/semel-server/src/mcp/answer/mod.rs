@@ -23,7 +23,7 @@ pub(crate) use self::receipt::{Known, Outcome};
 #[cfg(test)]
 pub(crate) use self::refusal::{conflict, dead};
 pub(crate) use self::refusal::{
-    expired, in_progress, malformed, not_begun, not_done, refused, store_unavailable,
+    expired, in_progress, malformed, not_admitted, not_begun, not_done, refused, store_unavailable,
 };
 pub(crate) use self::task::{
     Stand, Task, acknowledged, did_not_happen, no_such_task, not_cancelled, not_declared,

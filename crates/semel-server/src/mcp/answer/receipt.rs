@@ -1,8 +1,8 @@
 //! Receipts as this door writes them.
 
-use semel::Receipt;
 use semel::core::identity::Source;
 use semel::core::ledger::Delivery;
+use semel::{Receipt, Timestamp};
 use serde_json::json;
 
 use crate::mcp::edit;
@@ -66,6 +66,8 @@ pub(super) struct Problem {
     code: &'static str,
     hint: String,
     pub(super) retryable: bool,
+    /// When it may be tried again, where that is known.
+    pub(super) retry_at: Option<Timestamp>,
 }
 
 impl Problem {
@@ -74,6 +76,7 @@ impl Problem {
             code,
             hint,
             retryable: false,
+            retry_at: None,
         }
     }
 
@@ -85,9 +88,12 @@ impl Problem {
     pub(super) fn json(&self, message: &str) -> String {
         // Every text here begins with our name, which is for those who read it among others.
         let message = message.strip_prefix("semel: ").unwrap_or(message);
-        let problem = json!({
+        let mut problem = json!({
             "code": self.code, "message": message, "hint": self.hint, "retryable": self.retryable,
         });
+        if let Some(at) = self.retry_at {
+            problem["retry_at"] = json!(at.to_string());
+        }
         problem.to_string()
     }
 }

@@ -26,8 +26,16 @@ pub(crate) fn not_begun(to: &To<'_>, call: &Call, why: &semel::Error) -> Message
         ("key_reused", _) => conflict(to, call),
         ("expired", Some(key)) => expired(to, key, call),
         ("dead", Some(key)) => dead(to, key),
-        ("store_unavailable", _) => store_unavailable(to, &why.to_string()),
-        (code, _) => {
+        _ => not_admitted(to, why),
+    }
+}
+
+/// Says what a call is told that was not begun, whatever it asks for.
+pub(crate) fn not_admitted(to: &To<'_>, why: &semel::Error) -> Message {
+    match why.code() {
+        "store_unavailable" => store_unavailable(to, &why.to_string()),
+        "breaker_open" => breaker_open(to, why),
+        code => {
             let hint = why.hint().unwrap_or("The operator can say more.");
             let text = format!("semel: nothing was done now. {}: {why}. {hint}.", to.tool);
             let mut problem = Problem::new(code, hint.to_owned());
@@ -35,6 +43,21 @@ pub(crate) fn not_begun(to: &To<'_>, call: &Call, why: &semel::Error) -> Message
             refusal(to, &text, Outcome::Refused, problem)
         }
     }
+}
+
+/// Says that the server is left alone.
+fn breaker_open(to: &To<'_>, why: &semel::Error) -> Message {
+    let tool = to.tool;
+    let hint = match why.retry_at() {
+        Some(_) => "Call it again with the same arguments then.",
+        None => "Once the server is well again, `semel breaker close NAME` lets calls through.",
+    };
+    let text = format!(
+        "semel: nothing was done now. The server of `{tool}` is left alone for now: {why}. {hint}"
+    );
+    let mut problem = Problem::new("breaker_open", hint.to_owned()).retryable();
+    problem.retry_at = why.retry_at();
+    refusal(to, &text, Outcome::Refused, problem)
 }
 
 /// Says that an earlier call has not ended. `explicit` is the caller's own key, where it gave one.

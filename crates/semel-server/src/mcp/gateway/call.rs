@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel::breaker::Pass;
 use semel::core::identity::{self, Door, Identity, Observation, Relation, Scope, Source};
 use semel::core::ledger::{Delivery, Record, StateKind};
 use semel::door::{Admission, Entered};
@@ -16,9 +17,10 @@ use super::super::http::desk::{Answered, Asked};
 use super::super::message::Message;
 use super::super::policy::ToolPolicy;
 use super::super::say;
-use super::super::upstream::{Lost, Reply, Upstream};
+use super::super::upstream::{Reply, Upstream};
 use super::super::verdict::{Finding, Terms};
-use super::lead::{Led, unread};
+use super::breaking::counted;
+use super::lead::{Led, last_within, unread};
 use super::{Exchange, Gateway, Session};
 
 /// How often a call begins again after a doubt of its own was looked up, before its caller is told to.
@@ -105,23 +107,22 @@ impl Gateway {
         if self.is_own_tool(&shown) {
             return self.administer(request, asked, &ask).await.into();
         }
+        let led = match self.led(session, request, ask).await {
+            Ok(led) => led,
+            Err(refusal) => return (*refusal).into(),
+        };
+        let class = led.served.class(led.ask.name.as_str());
+        if class == Class::Safe {
+            return self.read(session, &led, asked, &shown, exchange).await;
+        }
         let Led {
             served,
             upstream,
             request,
             ask,
-        } = match self.led(session, request, ask).await {
-            Ok(led) => led,
-            Err(refusal) => return (*refusal).into(),
-        };
+        } = led;
         let request = &request;
-        let (policy, class) = {
-            let name = ask.name.as_str();
-            (served.policy.tool(name), served.class(name))
-        };
-        if class == Class::Safe {
-            return self.passed(session, upstream, request, asked).await;
-        }
+        let policy = served.policy.tool(ask.name.as_str());
         let scope = Scope {
             principal: asked.principal.clone(),
             target: served.name.clone(),
@@ -161,6 +162,10 @@ impl Gateway {
     }
 
     async fn round(&self, call: &Call<'_>, exchange: &Exchange, patience: Instant) -> Round {
+        let pass = match self.admitted_to_claim(call).await {
+            Ok(pass) => pass,
+            Err(error) => return Round::over(self.refusal(call, &error)),
+        };
         let entered = self.doorway.enter(&call.identity, self.claim(call)).await;
         let Entered {
             identity,
@@ -174,11 +179,24 @@ impl Gateway {
         if let Some(ticket) = ticket {
             exchange.judged(ticket);
         }
-        let to = call.to(self);
         match admission {
-            Admission::Execute(permit) => self.execute(call, &identity, permit, exchange).await,
-            Admission::Probe(permit) => self.look_up(call, &identity, permit, exchange).await,
+            Admission::Execute(permit) | Admission::Probe(permit) => {
+                let pass = match self.still_admitted(call, pass).await {
+                    Ok(pass) => pass,
+                    Err(error) => {
+                        return Round::over(self.given_back(call, permit, &error).await);
+                    }
+                };
+                if permit.is_probe() {
+                    self.look_up(call, &identity, (permit, pass), exchange)
+                        .await
+                } else {
+                    self.execute(call, &identity, (permit, pass), exchange)
+                        .await
+                }
+            }
             Admission::Replay(receipt) => {
+                let to = call.to(self);
                 let outcome = match identity.relation {
                     Relation::Joined => Outcome::Joined,
                     _ => Outcome::Replayed,
@@ -193,9 +211,11 @@ impl Gateway {
             Admission::Wait { .. } => {
                 exchange.see(Observation::PutOff);
                 let explicit = call.own_key();
-                Round::over(answer::in_progress(&to, &identity, explicit))
+                Round::over(answer::in_progress(&call.to(self), &identity, explicit))
             }
             Admission::InDoubt(record) => {
+                // Nothing is called for now, and a person may be asked.
+                drop(pass);
                 if let Some(at) = self.look_up_at(&record) {
                     let pause = at.since(self.engine.store().now());
                     if Instant::now() + pause <= patience {
@@ -271,7 +291,7 @@ impl Gateway {
         &self,
         call: &Call<'_>,
         identity: &Identity,
-        permit: Permit,
+        (permit, pass): (Permit, Option<Pass>),
         exchange: &Exchange,
     ) -> Round {
         let to = call.to(self);
@@ -301,6 +321,8 @@ impl Gateway {
             Finding::NotDone(why) => permit.not_done(why).await,
             Finding::Unknown(why) => permit.unknown(why).await,
         };
+        // Once the outcome is stored: a crash in between costs a count.
+        counted(call, pass, reply.as_ref(), exchange).await;
         let receipt = match ended {
             Ok(receipt) => receipt,
             Err(error) => {
@@ -352,25 +374,11 @@ impl Gateway {
             refuted: call.served.refutes(tool, arguments),
         };
         let timeout = call.policy.timeout.unwrap_or(self.about.timeout);
-        let mut replies = match call.upstream.request(forwarded, &call.asked.headers).await {
+        let replies = match call.upstream.request(forwarded, &call.asked.headers).await {
             Ok(replies) => replies,
             Err(not_sent) => return (Finding::of_not_sent(&not_sent), None),
         };
-        let given_up = |why: String| Reply::Lost(Lost(why));
-        let last = async {
-            while let Some(reply) = replies.0.recv().await {
-                match reply {
-                    Reply::Aside(message) => call.session.aside(call.asked, message).await,
-                    last => return last,
-                }
-            }
-            given_up("the server was given up".to_owned())
-        };
-        let last = tokio::time::timeout(timeout, last).await;
-        let last = last.unwrap_or_else(|_| {
-            let seconds = timeout.as_secs_f64();
-            given_up(format!("the server did not answer within {seconds} s"))
-        });
+        let last = last_within(timeout, call.session, call.asked, replies).await;
         let finding = Finding::of(&last, &terms);
         let finding = finding.unwrap_or_else(|| Finding::Unknown("nothing came".to_owned()));
         (finding, Some(last))

@@ -1,5 +1,7 @@
 //! Leading a call to the server whose tool it names.
 
+use std::time::Duration;
+
 use super::super::answer::{self, ResolveBy, To};
 use super::super::ask::{Ask, Era};
 use super::super::catalogue::Served;
@@ -8,7 +10,7 @@ use super::super::http::desk::{Answered, Asked};
 use super::super::message::{Message, quoted};
 use super::super::say;
 use super::super::union::names::{Found, Place};
-use super::super::upstream::{Refusal, Reply, Upstream};
+use super::super::upstream::{Lost, Refusal, Replies, Reply, Upstream};
 use super::{Gateway, Session};
 
 /// A call on the way to its server.
@@ -108,26 +110,52 @@ impl Gateway {
         asked: &Asked,
     ) -> Answered {
         let id = request.id().unwrap_or("null");
-        let mut replies = match upstream.request(request, &asked.headers).await {
-            Ok(replies) => replies,
-            Err(not_sent) => return say::server_gone(id, &not_sent.to_string()).into(),
-        };
-        loop {
-            match replies.0.recv().await {
-                Some(Reply::Aside(message)) => session.aside(asked, message).await,
-                Some(Reply::Answer(message, headers)) => {
-                    return Answered {
-                        message,
-                        headers,
-                        status: None,
-                    };
-                }
-                Some(Reply::Http(refusal)) => return self.handed_on(id, refusal),
-                Some(Reply::Lost(lost)) => return say::server_gone(id, &lost.0).into(),
-                None => return say::server_gone(id, "the server was given up").into(),
-            }
+        match upstream.request(request, &asked.headers).await {
+            Ok(replies) => self.handed(id, last(session, asked, replies).await),
+            Err(not_sent) => say::server_gone(id, &not_sent.to_string()).into(),
         }
     }
+
+    /// Hands on what came last for a request that changes nothing.
+    pub(super) fn handed(&self, id: &str, last: Reply) -> Answered {
+        match last {
+            Reply::Aside(message) => message.into(),
+            Reply::Answer(message, headers) => Answered {
+                message,
+                headers,
+                status: None,
+            },
+            Reply::Http(refusal) => self.handed_on(id, refusal),
+            Reply::Lost(lost) => say::server_gone(id, &lost.0).into(),
+        }
+    }
+}
+
+/// Waits for the last that comes for a request, and hands on what comes before it.
+async fn last(session: &Session, asked: &Asked, mut replies: Replies) -> Reply {
+    while let Some(reply) = replies.0.recv().await {
+        match reply {
+            Reply::Aside(message) => session.aside(asked, message).await,
+            last @ (Reply::Answer(..) | Reply::Http(_) | Reply::Lost(_)) => return last,
+        }
+    }
+    Reply::Lost(Lost("the server was given up".to_owned()))
+}
+
+/// Waits no longer than this for the last that comes for a request.
+pub(super) async fn last_within(
+    timeout: Duration,
+    session: &Session,
+    asked: &Asked,
+    replies: Replies,
+) -> Reply {
+    let last = tokio::time::timeout(timeout, last(session, asked, replies)).await;
+    last.unwrap_or_else(|_| {
+        let seconds = timeout.as_secs_f64();
+        Reply::Lost(Lost(format!(
+            "the server did not answer within {seconds} s"
+        )))
+    })
 }
 
 /// Returns the same call of a tool by another name.

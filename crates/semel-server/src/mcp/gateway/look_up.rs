@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use semel::breaker::Pass;
 use semel::core::Found;
 use semel::core::identity::{Identity, Observation};
 use semel::core::ledger::Record;
@@ -12,6 +13,7 @@ use super::super::edit;
 use super::super::message::{Kind, Message, quoted};
 use super::super::say;
 use super::super::upstream::Reply;
+use super::super::verdict::is_well;
 use super::call::{Call, Round, known};
 use super::{Exchange, Gateway};
 
@@ -33,11 +35,11 @@ impl Gateway {
         &self,
         call: &Call<'_>,
         identity: &Identity,
-        permit: Permit,
+        (permit, pass): (Permit, Option<Pass>),
         exchange: &Exchange,
     ) -> Round {
         let to = call.to(self);
-        let (proof, said) = match self.proof(call, &permit).await {
+        let (proof, said) = match self.proof(call, &permit, pass).await {
             Ok(found) => found,
             Err(why) => (Found::Unclear, why),
         };
@@ -77,7 +79,12 @@ impl Gateway {
     }
 
     /// Calls the verify tool, which only reads; returns what it proves and what it said.
-    async fn proof(&self, call: &Call<'_>, permit: &Permit) -> Result<(Found, String), String> {
+    async fn proof(
+        &self,
+        call: &Call<'_>,
+        permit: &Permit,
+        pass: Option<Pass>,
+    ) -> Result<(Found, String), String> {
         let verify = call.policy.verify.as_ref();
         let verify = verify.ok_or("no verify tool is configured any more")?;
         let arguments = call.ask.arguments.as_deref().unwrap_or("{}");
@@ -87,29 +94,31 @@ impl Gateway {
         let request = self.own_call(call, &verify.tool, &arguments)?;
         let headers = call.asked.headers.for_another();
         let asking = async {
-            let mut replies = call
-                .upstream
-                .request(&request, &headers)
-                .await
-                .map_err(|not_sent| not_sent.to_string())?;
-            loop {
-                match replies.0.recv().await {
-                    Some(Reply::Aside(_)) => {}
-                    Some(Reply::Answer(message, _)) => return Ok(message),
-                    Some(Reply::Http(refusal)) => {
-                        return Err(format!(
-                            "`{}` answered HTTP {}",
-                            verify.tool, refusal.status
-                        ));
+            let replies = call.upstream.request(&request, &headers).await;
+            let mut replies = replies.map_err(|not_sent| not_sent.to_string())?;
+            while let Some(reply) = replies.0.recv().await {
+                match reply {
+                    Reply::Aside(_) => {}
+                    last @ (Reply::Answer(..) | Reply::Http(_) | Reply::Lost(_)) => {
+                        return Ok(last);
                     }
-                    Some(Reply::Lost(lost)) => return Err(lost.0),
-                    None => return Err("the server was given up".to_owned()),
                 }
             }
+            Err("the server was given up".to_owned())
         };
-        let answered = tokio::time::timeout(LOOK_UP_MAX, asking).await;
-        let answered: Message =
-            answered.map_err(|_| format!("`{}` did not answer", verify.tool))??;
+        let came = tokio::time::timeout(LOOK_UP_MAX, asking).await;
+        let came = came.unwrap_or_else(|_| Err(format!("`{}` did not answer", verify.tool)));
+        if let Some(pass) = pass {
+            pass.ended(came.as_ref().is_ok_and(is_well)).await;
+        }
+        let answered = match came? {
+            Reply::Answer(message, _) | Reply::Aside(message) => message,
+            Reply::Http(refusal) => {
+                let (tool, status) = (&verify.tool, refusal.status);
+                return Err(format!("`{tool}` answered HTTP {status}"));
+            }
+            Reply::Lost(lost) => return Err(lost.0),
+        };
         let result = answered.outcome().unwrap_or("{}");
         if *answered.kind() != Kind::Result {
             return Err(format!("`{}` answered an error", verify.tool));

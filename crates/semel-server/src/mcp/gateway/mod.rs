@@ -1,6 +1,7 @@
 //! What becomes of a message: most are passed on as they came; calls of tools are carried out once.
 
 mod administer;
+mod breaking;
 mod call;
 mod doubt;
 mod lead;
@@ -15,7 +16,7 @@ pub(crate) use self::doubt::Telling;
 pub(crate) use self::lead::named;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -123,7 +124,8 @@ pub(crate) struct InHand {
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     seen: Mutex<Seen>,
-    cancelled: AtomicBool,
+    /// Whether nobody wants the answer any more.
+    given_up: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -143,7 +145,7 @@ const SEEN_MAX: usize = 8;
 impl Exchange {
     fn see(&self, observation: Observation) {
         if observation == Observation::Cancelled {
-            self.cancelled.store(true, Ordering::Relaxed);
+            self.given_up.send_replace(true);
         }
         let mut seen = locked(&self.seen);
         match &mut *seen {
@@ -154,6 +156,18 @@ impl Exchange {
             Seen::Before(_) => {}
             Seen::Judged(ticket) => ticket.see(observation),
         }
+    }
+
+    /// Says whether nobody wants the answer any more.
+    fn is_given_up(&self) -> bool {
+        *self.given_up.borrow()
+    }
+
+    /// Waits until nobody wants the answer any more.
+    async fn given_up(&self) {
+        let mut given_up = self.given_up.subscribe();
+        // It is not dropped before this ends.
+        drop(given_up.wait_for(|it| *it).await);
     }
 
     /// Gives the ticket back, as the call is judged once more: it is one call and not two.
@@ -205,7 +219,7 @@ impl InHand {
 
     /// Says whether its client cancelled it.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.exchange.cancelled.load(Ordering::Relaxed)
+        self.exchange.is_given_up()
     }
 }
 
@@ -229,6 +243,7 @@ impl Drop for InHand {
     fn drop(&mut self) {
         // It changes nothing where the answer was written.
         self.exchange.see(Observation::Closed);
+        self.exchange.given_up.send_replace(true);
     }
 }
 
@@ -267,10 +282,17 @@ impl Gateway {
         }
     }
 
-    /// Stores what is known of deliveries, before the end.
+    /// Stores what is known of deliveries and of servers that failed, before the end.
     pub(crate) async fn flush(&self) {
         if let Err(error) = self.doorway.flush().await {
             tracing::warn!(%error, "what is known of deliveries could not be stored");
+        }
+        let servers = self.about.catalogue.servers().iter();
+        for breaker in servers.filter_map(|served| served.breaker.as_ref()) {
+            if let Err(error) = breaker.flush().await {
+                let name = breaker.name();
+                tracing::warn!(%error, %name, "what became of the last calls is not counted");
+            }
         }
     }
 
@@ -312,11 +334,14 @@ impl Gateway {
         })
     }
 
-    /// Says whether a tool is known that only reads.
-    fn is_safe(&self, name: &str) -> bool {
+    /// Says whether a tool is known that only reads, and whose server anybody may call.
+    fn is_passed(&self, name: &str) -> bool {
         let catalogue = &self.about.catalogue;
         match catalogue.find(name) {
-            Found::At(place) => catalogue.at(place.at).class(&place.name) == Class::Safe,
+            Found::At(place) => {
+                let served = catalogue.at(place.at);
+                served.breaker.is_none() && served.class(&place.name) == Class::Safe
+            }
             Found::Ambiguous(_) | Found::Unknown => false,
         }
     }
@@ -325,8 +350,10 @@ impl Gateway {
         let catalogue = &self.about.catalogue;
         match catalogue.find(name) {
             Found::At(place) => {
-                let policy = catalogue.at(place.at).policy.tool(&place.name);
-                policy.cancel == Cancel::Forward
+                let served = catalogue.at(place.at);
+                // What only reads is not worth being followed to its end.
+                served.policy.tool(&place.name).cancel == Cancel::Forward
+                    || served.class(&place.name) == Class::Safe
             }
             Found::Ambiguous(_) | Found::Unknown => false,
         }
@@ -387,7 +414,7 @@ impl Desk for Gateway {
         match method.as_str() {
             "tools/list" => true,
             "tools/call" => tool_name(message)
-                .is_none_or(|name| self.is_own_tool(&name) || !self.is_safe(&name)),
+                .is_none_or(|name| self.is_own_tool(&name) || !self.is_passed(&name)),
             _ => task::is_own(message),
         }
     }

@@ -670,6 +670,18 @@ fn what_was_not_begun_is_told_by_its_code() {
             "\"code\":\"fenced\"",
         ),
         (plain_call(), unavailable(), "\"retryable\":true"),
+        (
+            plain_call(),
+            refused(Rejection::BreakerOpen {
+                retry_at: Some(Timestamp::default()),
+            }),
+            "\"retry_at\":\"1970-01-01T00:00:00.000Z\"",
+        ),
+        (
+            plain_call(),
+            refused(Rejection::BreakerOpen { retry_at: None }),
+            "`semel breaker close NAME`",
+        ),
     ] {
         let message = answer::not_begun(&LEGACY, &call, &error);
         let text = text(&message);

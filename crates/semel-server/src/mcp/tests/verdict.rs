@@ -4,7 +4,7 @@ use semel::Effect;
 use crate::mcp::message::Message;
 use crate::mcp::policy::UpstreamPolicy;
 use crate::mcp::upstream::{Headers, Lost, NotSent, Refusal, Reply};
-use crate::mcp::verdict::{Finding, Terms};
+use crate::mcp::verdict::{Finding, Terms, is_well};
 
 fn answer(outcome: &str) -> Reply {
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,{outcome}}}"#);
@@ -231,4 +231,43 @@ fn texts_of_lost_connections_are_told_from_others() {
         word(&Finding::of(&failed, &terms).unwrap()),
         "failed unknown"
     );
+}
+
+#[test]
+fn a_server_is_well_that_answers_whatever_it_thinks_of_the_call() {
+    for result in [
+        r#"{"content":[]}"#,
+        r#"{"isError":true,"content":[]}"#,
+        r#"{"isError":true,"content":[{"type":"text","text":"ECONNRESET"}]}"#,
+        r#"{"resultType":"input_required"}"#,
+        "5",
+    ] {
+        let reply = answer(&format!(r#""result":{result}"#));
+        assert!(is_well(&reply), "{result}");
+    }
+    for (code, expected) in [
+        ("-32700", true),
+        ("-32600", true),
+        ("-32601", true),
+        ("-32602", true),
+        ("-32020", true),
+        ("-32022", true),
+        ("-32042", true),
+        ("-32603", false),
+        ("-32000", false),
+        ("1234", false),
+        ("\"-32602\"", false),
+    ] {
+        let reply = answer(&format!(r#""error":{{"code":{code},"message":"m"}}"#));
+        assert_eq!(is_well(&reply), expected, "{code}");
+    }
+    for (status, expected) in [(401, true), (404, true), (429, false), (503, false)] {
+        let refusal = Refusal {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: Headers::default(),
+            body: "".into(),
+        };
+        assert_eq!(is_well(&Reply::Http(refusal)), expected, "{status}");
+    }
+    assert!(!is_well(&Reply::Lost(Lost("it died".to_owned()))));
 }

@@ -247,6 +247,7 @@ pub(super) fn unknown_is_not_done(
                 let verdict = Verdict::NotDone {
                     reject: false,
                     error: error.clone(),
+                    retry_after: None,
                 };
                 let settle = Settle {
                     verdict,

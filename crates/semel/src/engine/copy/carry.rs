@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::engine::ledger::{Brought, Bytes, Rules, Subject, change, payload_of};
 use crate::error::{Error, Result};
 use crate::store::group::GROUP_MAX;
-use crate::store::{Chunk, Commit, Current, Logged, PAGE_MAX, Place, Store, StoreError};
+use crate::store::{Chunk, Commit, Current, INPUT, Logged, PAGE_MAX, Place, Store, StoreError};
 
 /// Operations that are carried at once: two groups, so that one can be made while the other is
 /// written.
@@ -203,9 +203,27 @@ impl Carrier {
         let brought = Brought {
             payload,
             parent: None,
+            input: self.task_input(&entry.command, place).await?,
         };
         self.write(key, current, seq, &entry, *write, &brought)
             .await
+    }
+
+    /// Brings what the workers of a task are given, if it is still there: it goes with the operation.
+    async fn task_input(
+        &self,
+        command: &Command,
+        place: Option<Place>,
+    ) -> Result<Option<Arc<[u8]>>> {
+        let (Command::Submit(submit), Some(place)) = (command, place) else {
+            return Ok(None);
+        };
+        let Some(payload) = submit.task.as_ref().and_then(|task| task.input) else {
+            return Ok(None);
+        };
+        let chunks = self.from.stream(place, INPUT).await?;
+        let bytes: Vec<u8> = chunks.into_iter().flat_map(|chunk| chunk.bytes).collect();
+        Ok((Digest::of(&bytes) == payload.digest).then(|| bytes.into()))
     }
 
     async fn write(

@@ -40,7 +40,7 @@ impl Report {
             command: held.settle(Verdict::Done(outcome)),
             brought: Brought {
                 payload: Some(Bytes::Here(bytes.into())),
-                parent: None,
+                ..Brought::default()
             },
         })
     }
@@ -74,6 +74,7 @@ impl Permit {
         let verdict = Verdict::NotDone {
             reject: false,
             error,
+            retry_after: None,
         };
         let held = Arc::clone(self.held());
         let runtime = held.inner.runtime.clone();

@@ -95,6 +95,7 @@ impl Permit {
         let verdict = Verdict::NotDone {
             reject: false,
             error: Note::from_lossy(&error.to_string()),
+            retry_after: None,
         };
         match wait(held.apply(&held.settle(verdict), &Brought::default())) {
             // A store that is not there is told later, in the background.

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use semel_core::identity::Kin;
 use semel_core::ledger::codec::{encode_entry, encode_record};
 use semel_core::ledger::{Operation, Record, Version};
+use semel_core::queue::Spot;
 use semel_core::{KeyHash, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -16,7 +17,7 @@ use crate::store::bytes::pack;
 use crate::store::standing::only_read;
 use crate::store::{
     AbsentAsOf, Change, Commit, Current, Expected, Moved, NewPayload, Place, Result, StoreError,
-    Stored,
+    Stored, line,
 };
 
 /// The last moment that a readable column shows, in the year 9999: the record has the true one.
@@ -50,6 +51,8 @@ pub(super) const fn bucket_at(place: Place) -> i16 {
 pub(super) struct Prepared {
     pub(super) change: Change,
     packed: Option<Vec<u8>>,
+    /// The packed input of a task.
+    input: Option<Vec<u8>>,
 }
 
 /// What becomes of a row; the numbers are those of `semel.apply`.
@@ -80,11 +83,17 @@ impl Prepared {
             NewPayload::Bytes { bytes, .. } => Some(pack(bytes)?),
             NewPayload::Keep | NewPayload::Stream(_) | NewPayload::Erase => None,
         };
-        Ok(Self { change, packed })
+        let input = change.input.as_deref().map(pack).transpose()?;
+        Ok(Self {
+            change,
+            packed,
+            input,
+        })
     }
 
     pub(super) fn size(&self) -> usize {
-        self.packed.as_ref().map_or(0, Vec::len)
+        let size = |packed: &Option<Vec<u8>>| packed.as_ref().map_or(0, Vec::len);
+        size(&self.packed) + size(&self.input)
     }
 
     fn kind(&self) -> Kind {
@@ -206,6 +215,8 @@ struct Columns<'a> {
     entry: Vec<Vec<u8>>,
     enters: Vec<Option<i64>>,
     leaves: Vec<Option<i64>>,
+    line: Vec<i64>,
+    input: Vec<Option<&'a [u8]>>,
 }
 
 impl<'a> Columns<'a> {
@@ -237,7 +248,28 @@ impl<'a> Columns<'a> {
         let number = |Kin(kin): Kin| kin.cast_signed();
         self.enters.push(change.kin.enters.map(number));
         self.leaves.push(change.kin.leaves.map(number));
+        self.push_spot(0, change.line.leaves);
+        self.push_spot(1, change.line.enters);
+        self.input.push(prepared.input.as_deref());
         self.push_record(change.next.as_deref());
+    }
+
+    /// Adds a spot that the last change leaves (0) or enters (1), as the eight numbers of `semel.apply`.
+    fn push_spot(&mut self, enters: i64, spot: Option<Spot>) {
+        let Some(spot) = spot else { return };
+        let n = i64::try_from(self.kind.len()).unwrap_or(i64::MAX);
+        // Where it lies is known to the server only.
+        let row = line::Row::new(spot, Place(0));
+        self.line.extend([
+            n,
+            enters,
+            row.queue,
+            row.taken.into(),
+            row.rank.into(),
+            row.lane,
+            row.at,
+            row.until.unwrap_or(-1),
+        ]);
     }
 
     fn push_record(&mut self, record: Option<&'a Record>) {
@@ -288,7 +320,8 @@ impl<'a> Columns<'a> {
 
 pub(super) const APPLY: &str = "SELECT n, outcome, place, record, packed, clock, heard FROM semel.apply(\
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
-    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35)";
+    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, \
+    $36, $37)";
 
 /// How a call of `semel.apply` is made.
 #[derive(Clone, Copy, Debug)]
@@ -308,6 +341,8 @@ pub(super) struct Arguments<'a> {
     /// Those of the columns, where there is anything in them.
     enters: Option<Vec<Option<i64>>>,
     leaves: Option<Vec<Option<i64>>>,
+    line: Option<Vec<i64>>,
+    input: Option<Vec<Option<&'a [u8]>>>,
 }
 
 impl<'a> Arguments<'a> {
@@ -326,12 +361,15 @@ impl<'a> Arguments<'a> {
             plain,
             enters: filled(&mut columns.enters),
             leaves: filled(&mut columns.leaves),
+            line: Some(std::mem::take(&mut columns.line)).filter(|line| !line.is_empty()),
+            input: Some(std::mem::take(&mut columns.input))
+                .filter(|input| input.iter().any(Option::is_some)),
             columns,
         }
     }
 
     /// Returns the parameters of [`APPLY`].
-    pub(super) fn parameters(&self) -> [Parameter<'_>; 35] {
+    pub(super) fn parameters(&self) -> [Parameter<'_>; 37] {
         let c = &self.columns;
         [
             (&self.call.batch, Type::INT8),
@@ -369,6 +407,8 @@ impl<'a> Arguments<'a> {
             (&c.entry, Type::BYTEA_ARRAY),
             (&self.enters, Type::INT8_ARRAY),
             (&self.leaves, Type::INT8_ARRAY),
+            (&self.line, Type::INT8_ARRAY),
+            (&self.input, Type::BYTEA_ARRAY),
         ]
     }
 }

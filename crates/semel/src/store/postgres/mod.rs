@@ -28,6 +28,7 @@ use std::sync::atomic::AtomicU64;
 use semel_core::clock::{Reading, Stamp};
 use semel_core::identity::Kin;
 use semel_core::ledger::Fence;
+use semel_core::queue::QueueHash;
 use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::Type;
@@ -45,7 +46,8 @@ use super::bytes::{pack, read_progress, read_stamp, write_progress, write_stamp}
 use super::time::Time;
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Expected, Logged, Moved, Origin, Page, Pending,
-    Place, Progress, Query, Result, Sizes, Standing, Store, StoreError, Stored, state_directory,
+    Place, Progress, Query, Result, Sizes, Standing, Store, StoreError, Stored, Waiting,
+    state_directory,
 };
 use crate::clock::Clock;
 
@@ -308,6 +310,19 @@ impl Store for PostgresStore {
 
     fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
         Box::pin(reader::kin(&self.pool, &self.time, kin))
+    }
+
+    fn waiting(&self, ask: Waiting) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(async move { reader::waiting(&self.pool, &self.time, &ask).await })
+    }
+
+    fn taken(
+        &self,
+        queue: QueueHash,
+        lane: Option<u64>,
+        limit: usize,
+    ) -> Pending<'_, Result<usize>> {
+        Box::pin(reader::taken(&self.pool, queue, lane, limit))
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

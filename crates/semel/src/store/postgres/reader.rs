@@ -5,6 +5,7 @@ use std::sync::Arc;
 use semel_core::identity::Kin;
 use semel_core::ledger::codec::decode_record;
 use semel_core::ledger::{Fence, StateKind};
+use semel_core::queue::QueueHash;
 use semel_core::{Digest, KeyHash, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
@@ -15,6 +16,7 @@ use crate::store::bytes::unpack;
 use crate::store::time::Time;
 use crate::store::{
     AbsentAsOf, Chunk, Current, KIN_MAX, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored,
+    WAITING_MAX, Waiting, line,
 };
 
 /// How many buckets there are: the numbers of log entries and places are multiples of it, plus a bucket.
@@ -122,8 +124,18 @@ pub(super) async fn kin(pool: &Arc<Pool>, time: &Time, kin: Kin) -> Result<Vec<S
     let sql = "SELECT place, record, clock FROM semel.kin($1, $2)";
     let (number, limit) = (kin.0.cast_signed(), i32::from(KIN_MAX) + 1);
     let parameters: [Parameter<'_>; 2] = [(&number, Type::INT8), (&limit, Type::INT4)];
+    records(pool, time, sql, &parameters).await
+}
+
+/// Loads the records that a function found; the last row, without a place, has the time.
+async fn records(
+    pool: &Arc<Pool>,
+    time: &Time,
+    sql: &'static str,
+    parameters: &[Parameter<'_>],
+) -> Result<Vec<Stored>> {
     let sent = time.uptime();
-    let rows = pool.read_often("read kin", sql, &parameters).await?;
+    let rows = pool.read_often("read records", sql, parameters).await?;
     let mut found = vec![];
     for row in &rows {
         let Some(place) = column::<Option<i64>>(row, 0)? else {
@@ -138,6 +150,66 @@ pub(super) async fn kin(pool: &Arc<Pool>, time: &Time, kin: Kin) -> Result<Vec<S
         found.push(decode(place, record)?);
     }
     Ok(found)
+}
+
+/// Loads tasks that wait and are due.
+pub(super) async fn waiting(pool: &Arc<Pool>, time: &Time, ask: &Waiting) -> Result<Vec<Stored>> {
+    if ask.taken {
+        return in_hand(pool, time, ask).await;
+    }
+    let sql = "SELECT place, record, clock FROM semel.waiting($1, $2, $3, $4, $5, $6)";
+    let small = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+    let queue = ask.queue.0.cast_signed();
+    let after = line::lane_order(ask.after_lane);
+    let (skip, limit) = (small(ask.skip), small(ask.limit.clamp(1, WAITING_MAX)));
+    let lanes = small(line::LANES_MAX);
+    let parameters: [Parameter<'_>; 6] = [
+        (&queue, Type::INT8),
+        (&ask.now.0, Type::INT8),
+        (&after, Type::INT8),
+        (&skip, Type::INT4),
+        (&limit, Type::INT4),
+        (&lanes, Type::INT4),
+    ];
+    records(pool, time, sql, &parameters).await
+}
+
+/// Loads the tasks that workers have.
+async fn in_hand(pool: &Arc<Pool>, time: &Time, ask: &Waiting) -> Result<Vec<Stored>> {
+    let sql = "SELECT l.place, o.record, NULL::bigint FROM semel.lines l \
+        JOIN semel.operations o ON o.place = l.place AND o.bucket = (l.place & 255)::smallint \
+        WHERE l.queue = $1 AND l.taken = 1 ORDER BY l.rank, l.lane, l.at, l.place LIMIT $2 OFFSET $3";
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let queue = ask.queue.0.cast_signed();
+    let (limit, skip) = (number(ask.limit.clamp(1, WAITING_MAX)), number(ask.skip));
+    let parameters: [Parameter<'_>; 3] = [
+        (&queue, Type::INT8),
+        (&limit, Type::INT8),
+        (&skip, Type::INT8),
+    ];
+    records(pool, time, sql, &parameters).await
+}
+
+/// Counts the tasks that workers have.
+pub(super) async fn taken(
+    pool: &Arc<Pool>,
+    queue: QueueHash,
+    lane: Option<u64>,
+    limit: usize,
+) -> Result<usize> {
+    let sql = "SELECT count(*) FROM (SELECT FROM semel.lines WHERE queue = $1 AND taken = 1 \
+               AND ($2::bigint IS NULL OR lane = $2) LIMIT $3) AS counted";
+    let queue = queue.0.cast_signed();
+    let lane = lane.map(line::lane_order);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let parameters: [Parameter<'_>; 3] = [
+        (&queue, Type::INT8),
+        (&lane, Type::INT8),
+        (&limit, Type::INT8),
+    ];
+    let rows = pool.read("count tasks", sql, &parameters).await?;
+    let count: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
+    Ok(usize::try_from(count).unwrap_or(0))
 }
 
 /// Loads the payload of a record.
@@ -179,7 +251,7 @@ pub(super) async fn stream(pool: &Arc<Pool>, place: Place, fence: Fence) -> Resu
         (&bucket, Type::INT2),
         (&fence, Type::INT8),
     ];
-    let rows = pool.read("read a stream", sql, &parameters).await?;
+    let rows = pool.read_often("read a stream", sql, &parameters).await?;
     let chunks = rows.iter().map(|row| {
         let stream: i16 = column(row, 0)?;
         Ok(Chunk {

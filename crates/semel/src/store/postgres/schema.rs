@@ -19,11 +19,12 @@ const FORMAT: i64 = STEPS.len() as i64;
 const MIGRATION_LOCK: i64 = 0x73_65_6d_65_6c;
 
 /// Each step leads from one format to the next and is never changed once it was released.
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
+    include_str!("schema/5.sql"),
 ];
 
 /// What is known about a store when it is opened.

@@ -4,13 +4,14 @@
 //! of one node and of others run beside each other and share the server's syncs; they meet only where
 //! they are about the same keys, and there the versions decide.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use semel_core::KeyHash;
 use semel_core::ledger::StateKind;
+use semel_core::queue::QueueHash;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_postgres::Error;
@@ -302,16 +303,21 @@ pub(super) fn random() -> Result<i64> {
     Ok(i64::from_le_bytes(bytes))
 }
 
-/// Returns the keys whose waiters may have something to see: nobody waits for an operation to run.
+/// Returns the keys whose waiters may have something to see, and the bells of queues that have a task more: nobody waits
+/// for an operation to run.
 pub(super) fn woken(written: &Written, changes: &[&Prepared]) -> Vec<KeyHash> {
     let rests = |prepared: &Prepared| {
         let next = prepared.change.next.as_ref();
         next.map(|next| next.kind()) != Some(StateKind::Running)
     };
     let done = written.commits.iter().zip(changes);
-    done.filter(|(commit, prepared)| matches!(commit, Ok(Commit::Done(_))) && rests(prepared))
-        .map(|(_, prepared)| prepared.change.key)
-        .collect()
+    let done = done
+        .filter(|(commit, prepared)| matches!(commit, Ok(Commit::Done(_))) && rests(prepared))
+        .map(|(_, prepared)| &prepared.change);
+    let mut keys: Vec<KeyHash> = done.clone().map(|change| change.key).collect();
+    let offers: BTreeSet<QueueHash> = done.filter_map(|change| change.line.offers()).collect();
+    keys.extend(offers.into_iter().map(QueueHash::bell));
+    keys
 }
 
 fn found(commits: &[Result<Commit>], changes: &[&Prepared]) -> Vec<(KeyHash, Current)> {

@@ -7,6 +7,7 @@ mod checkpoint;
 mod filter;
 mod index;
 mod kin;
+mod lines;
 mod lock;
 mod marks;
 mod open;
@@ -28,6 +29,7 @@ use semel_core::clock::{Reading, Stamp, judge};
 use semel_core::identity::Kin;
 use semel_core::ledger::codec::{encode_entry, encode_record};
 use semel_core::ledger::{Command, Entry, Event, Fence};
+use semel_core::queue::QueueHash;
 use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
 use tokio::sync::oneshot;
 
@@ -42,7 +44,7 @@ use super::bytes;
 use super::group::{Direct, Group, Refused};
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Logged, Moved, NewPayload, Origin, Page, Pending,
-    Place, Progress, Query, Result, Sizes, Standing, Store, StoreError, Stored,
+    Place, Progress, Query, Result, Sizes, Standing, Store, StoreError, Stored, Waiting,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -262,6 +264,8 @@ impl SqliteStore {
             payload,
             guard: change.guard,
             kin: change.kin,
+            line: change.line,
+            input: change.input.as_deref().map(bytes::pack).transpose()?,
             is_report: change.entry.command.is_report(),
             changes_settled: changes_settled(&change.entry),
         }))
@@ -347,6 +351,19 @@ impl Store for SqliteStore {
 
     fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
         Box::pin(async move { self.named(kin::load(&self.reader(), kin)) })
+    }
+
+    fn waiting(&self, ask: Waiting) -> Pending<'_, Result<Vec<Stored>>> {
+        Box::pin(async move { self.named(lines::waiting(&self.reader(), &ask)) })
+    }
+
+    fn taken(
+        &self,
+        queue: QueueHash,
+        lane: Option<u64>,
+        limit: usize,
+    ) -> Pending<'_, Result<usize>> {
+        Box::pin(async move { self.named(lines::taken(&self.reader(), queue, lane, limit)) })
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

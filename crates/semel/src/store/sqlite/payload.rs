@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::failed;
 use crate::store::bytes::{ERASED, unpack};
-use crate::store::{Chunk, Result};
+use crate::store::{Chunk, INPUT, Result};
 
 /// Where a payload lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,16 @@ pub(super) fn append(
             .execute((id.cast_signed(), fence, n, stream, packed))?;
     }
     Ok(())
+}
+
+/// Stores the input of a task, which no attempt produced.
+pub(super) fn put_input(connection: &Connection, id: u64, packed: &[u8]) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO chunks (operation, fence, n, stream, body) VALUES (?1, ?2, 1, 0, ?3)",
+        )?
+        .execute((id.cast_signed(), INPUT.0.cast_signed(), packed))
+        .map(drop)
 }
 
 /// Takes a stream away, unless it is the answer.

@@ -9,7 +9,7 @@ use crate::store::{Result, StoreError};
 pub(super) const APPLICATION_ID: i64 = 0x5345_4d45;
 
 /// The steps from an empty file to the present format; a released step never changes.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5];
 
 /// The newest format that this version knows.
 #[expect(clippy::cast_possible_wrap, reason = "there are few migrations")]
@@ -116,6 +116,21 @@ CREATE TABLE kin (
 
 /// Breakers are records in states of their own, and need no table. An older version would take them for damage.
 const FORMAT_4: &str = "";
+
+/// Where tasks stand in the lines of their queues, those that wait in the order in which they are taken. Stores of older
+/// formats had no workers, and so have no lines.
+const FORMAT_5: &str = "
+CREATE TABLE lines (
+    queue INTEGER NOT NULL,
+    taken INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    lane INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    until INTEGER,
+    PRIMARY KEY (queue, taken, rank, lane, at, id)
+) STRICT, WITHOUT ROWID;
+";
 
 /// Brings the file to the present format, or says why it cannot be used; returns whether anything
 /// had to be done.

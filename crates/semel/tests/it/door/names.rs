@@ -70,7 +70,10 @@ async fn an_exact_key_wins_over_what_clients_say() {
     for bed in [memory(), sqlite()] {
         let door = start(&bed).await;
         complete(&door, &of("ann", "any")).await;
-        let own = door.engine().submit(request(), None, None).await;
+        let own = door
+            .engine()
+            .submit(request(), semel::Queueing::nobody())
+            .await;
         let own = own.expect("it is taken").key;
         assert_eq!(found(&door, "any").await, Some(own));
     }

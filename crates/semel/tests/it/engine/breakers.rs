@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel::breaker::{Breaker, Settings};
+use semel::breaker::{Breaker, Decided, Settings};
 use semel::store::Store;
 use semel::store::memory::MemoryStore;
 use semel::{Engine, Error, Key, Label};
@@ -104,12 +104,13 @@ async fn what_was_let_through_before_a_person_decided_says_nothing_afterwards() 
     let breaker = bank(&engine);
     let by = Label::new("ann").expect("a valid name");
     let early = breaker.admit().await.expect("it is closed");
-    breaker.open(by.clone(), None, None).await.expect("opened");
+    let opened = breaker.open(Decided::by(by.clone()), None).await;
+    opened.expect("opened");
     assert_eq!(breaker.admit().await.expect_err("open").retry_at(), None);
     early.succeeded().await;
     breaker.flush().await.expect("nothing to write");
     assert!(breaker.admit().await.is_err(), "only a person closes it");
-    let closed = breaker.close(by, None).await.expect("closed");
+    let closed = breaker.close(Decided::by(by)).await.expect("closed");
     assert!(!closed.repeated);
     assert!(breaker.admit().await.is_ok());
 }

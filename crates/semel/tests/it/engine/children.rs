@@ -48,7 +48,10 @@ async fn a_child_begins_while_its_parent_runs_with_that_fence(world: World) {
 async fn a_child_of_what_does_not_run_is_fenced(world: World) {
     let engine = world.engine().await;
     fenced(&engine, child(Fence(1))).await;
-    engine.submit(order(), None, None).await.expect("taken");
+    engine
+        .submit(order(), semel::Queueing::nobody())
+        .await
+        .expect("taken");
     fenced(&engine, child(Fence(0))).await;
     let parent = permit(&engine, order()).await;
     let fence = parent.fence();

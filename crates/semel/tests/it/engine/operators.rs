@@ -131,13 +131,19 @@ async fn a_failed_operation_is_retried_and_says_what_went_before(world: World) {
 
 async fn a_submitted_operation_is_cancelled_and_stays_so(world: World) {
     let engine = world.engine().await;
-    let receipt = engine.submit(order(), None, None).await.expect("taken");
+    let receipt = engine
+        .submit(order(), semel::Queueing::nobody())
+        .await
+        .expect("taken");
     assert_eq!(
         (receipt.state, receipt.replayed),
         (StateKind::Pending, false)
     );
     assert_eq!((receipt.ok, receipt.effect), (true, Effect::Created));
-    let again = engine.submit(order(), None, None).await.expect("taken");
+    let again = engine
+        .submit(order(), semel::Queueing::nobody())
+        .await
+        .expect("taken");
     assert!(again.replayed);
     assert_eq!((again.ok, again.effect), (true, Effect::Noop));
     let cancelled = operator(&engine).await.cancel().await.expect("cancelled");

@@ -8,9 +8,10 @@ use semel::core::KeyHash;
 use semel::core::clock::{Reading, Stamp};
 use semel::core::identity::Kin;
 use semel::core::ledger::Fence;
+use semel::core::queue::QueueHash;
 use semel::store::{
     Change, Chunk, Commit, Current, Logged, Page, Pending, Place, Progress, Query, Result, Store,
-    StoreError, Stored,
+    StoreError, Stored, Waiting,
 };
 use semel::{Timestamp, TokenId, TokenRecord};
 use tokio::runtime::Handle;
@@ -86,6 +87,19 @@ impl Store for Patient {
 
     fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
         self.store.kin(kin)
+    }
+
+    fn waiting(&self, ask: Waiting) -> Pending<'_, Result<Vec<Stored>>> {
+        self.store.waiting(ask)
+    }
+
+    fn taken(
+        &self,
+        queue: QueueHash,
+        lane: Option<u64>,
+        limit: usize,
+    ) -> Pending<'_, Result<usize>> {
+        self.store.taken(queue, lane, limit)
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {
@@ -254,6 +268,19 @@ impl Store for Twisted {
 
     fn kin(&self, kin: Kin) -> Pending<'_, Result<Vec<Stored>>> {
         self.ask(self.store.kin(kin))
+    }
+
+    fn waiting(&self, ask: Waiting) -> Pending<'_, Result<Vec<Stored>>> {
+        self.store.waiting(ask)
+    }
+
+    fn taken(
+        &self,
+        queue: QueueHash,
+        lane: Option<u64>,
+        limit: usize,
+    ) -> Pending<'_, Result<usize>> {
+        self.store.taken(queue, lane, limit)
     }
 
     fn list(&self, query: Query) -> Pending<'_, Result<Page>> {

@@ -105,7 +105,7 @@ async fn nothing_open_is_ever_purged(world: World) {
     let short = Retention::new(Duration::from_secs(1)).expect("a valid retention");
     let request = |name: &str| Request::new("x", key(name)).retention(short);
     engine
-        .submit(request("pending"), None, None)
+        .submit(request("pending"), semel::Queueing::nobody())
         .await
         .expect("taken");
     let doubted = permit(&engine, request("doubtful")).await;

@@ -8,7 +8,7 @@ use semel::core::ledger::codec::{decode_entry, decode_record, encode_entry, enco
 use semel::core::ledger::{Delivery, Entry, Event, Record, StateKind};
 use semel::store::StoreError;
 use semel::store::sqlite::SqliteStore;
-use semel::{Effect, Engine, Label, Namespace, Request, Verified};
+use semel::{Effect, Engine, Label, Namespace, Queueing, Request, Verified};
 use semel_testkit::conformance::scratch;
 
 use super::on_both_stores;
@@ -403,6 +403,25 @@ async fn a_payload_that_was_removed_is_named() {
         );
     });
     assert_eq!(found.await, "record 5: its payload is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_task_is_given_is_named_when_it_is_gone() {
+    let world = World::sqlite();
+    let engine = world.engine().await;
+    let mails = Queueing::on(Label::new("mails").expect("a label"));
+    let request = Request::new("send", key("mail-7")).input(&"ann");
+    engine.submit(request, mails).await.expect("taken");
+    clean(&engine).await;
+    let connection = Connection::open(world.path()).expect("it opens");
+    let removed = connection.execute("DELETE FROM chunks WHERE fence = 0", ());
+    assert_eq!(removed, Ok(1));
+    let verified = engine.verify().await.expect("it verifies");
+    let found = verified.difference.expect("it is found").to_string();
+    assert!(
+        found.contains("the input of mail-7 is not what was submitted"),
+        "{found}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

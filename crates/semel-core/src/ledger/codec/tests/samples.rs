@@ -16,6 +16,7 @@ use crate::ledger::{
     Settle, Settled, Sighting, Spec, State, StateKind, Stub, Submit, Tombstone, Version,
 };
 use crate::policy::{Class, OnDoubt, Policy};
+use crate::queue::{Backoff, Priority, Task};
 use crate::text::{AttemptId, Key, Label, Namespace, Note, Probe};
 use crate::time::{Lease, Retention, Timestamp};
 use crate::verdict::{Outcome, Payload, Verdict, VerdictKind};
@@ -103,6 +104,7 @@ pub(super) fn plain_attempt() -> Attempt {
 
 pub(super) fn plain() -> Operation {
     Operation {
+        task: None,
         spec: Arc::new(plain_spec()),
         version: Version(2),
         fence: Fence(1),
@@ -184,8 +186,20 @@ pub(super) fn full_attempt(number: u32) -> Attempt {
     }
 }
 
+/// A task with everything that there can be.
+pub(super) fn full_task() -> Task {
+    Task {
+        priority: Priority::new(-100).expect("the priority is valid"),
+        lane: Some(label("agent-7")),
+        input: GOOD.payload,
+        backoff: Backoff::new(Duration::from_millis(1), Duration::from_secs(86_400))
+            .expect("the backoff is valid"),
+    }
+}
+
 pub(super) fn full() -> Operation {
     Operation {
+        task: Some(Arc::new(full_task())),
         spec: Arc::new(full_spec()),
         version: Version(u64::MAX),
         fence: Fence(u64::MAX),
@@ -351,11 +365,19 @@ pub(super) fn resolve(resolution: Resolution) -> Command {
 pub(super) fn commands() -> Vec<Command> {
     vec![
         Command::Submit(Submit {
+            task: None,
             spec: Arc::new(plain_spec()),
             queue: None,
             run_at: None,
         }),
         Command::Submit(Submit {
+            task: Some(Arc::new(Task::default())),
+            spec: Arc::new(plain_spec()),
+            queue: Some(label("mail")),
+            run_at: None,
+        }),
+        Command::Submit(Submit {
+            task: Some(Arc::new(full_task())),
             spec: Arc::new(full_spec()),
             queue: Some(label("mail")),
             run_at: Some(Timestamp(i64::MIN)),
@@ -381,10 +403,12 @@ pub(super) fn commands() -> Vec<Command> {
         settle(Verdict::Done(REDACTED)),
         settle(Verdict::Done(BAD)),
         settle(Verdict::NotDone {
+            retry_after: None,
             reject: true,
             error: None,
         }),
         settle(Verdict::NotDone {
+            retry_after: Some(Duration::MAX),
             reject: false,
             error: Some(note("refused")),
         }),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use semel_core::KeyHash;
 use semel_core::identity::KinChange;
 use semel_core::ledger::{Fence, Record};
+use semel_core::queue::LineChange;
 use tokio::sync::oneshot;
 
 use super::super::cache::{Kept, keeps};
@@ -73,6 +74,9 @@ pub(in crate::store::sqlite) struct Prepared {
     pub(in crate::store::sqlite) payload: PackedPayload,
     pub(in crate::store::sqlite) guard: Option<Guard>,
     pub(in crate::store::sqlite) kin: KinChange,
+    pub(in crate::store::sqlite) line: LineChange,
+    /// The packed input of a task.
+    pub(in crate::store::sqlite) input: Option<Vec<u8>>,
     /// Whether it only tells how an attempt goes: a closed store takes no other.
     pub(in crate::store::sqlite) is_report: bool,
     /// Whether the record may be kept in memory as it was.

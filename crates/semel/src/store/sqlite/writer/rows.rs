@@ -11,7 +11,7 @@ use semel_core::ledger::{Record, StateKind, Version};
 use super::super::body::Body;
 use super::super::index::{self, Fold, Folder, Gathering, Hash};
 use super::super::shared::{Shared, poisoned};
-use super::super::{failed, kin, payload, reader};
+use super::super::{failed, kin, lines, payload, reader};
 use super::item::{PackedPayload, Prepared};
 use super::payloads::GroupPayloads;
 use super::statements::Statements;
@@ -135,7 +135,7 @@ impl Rows {
             })
             .map_err(|error| failed("store a record", &error))?;
         self.payloads.stage(&change.payload);
-        place_among_kin(sql.connection, place, change)?;
+        place_in_indexes(sql.connection, place, change)?;
         let hash = Hash::of(&change.key);
         self.staged.insert(hash, id);
         self.body.push_fresh(hash, id);
@@ -208,7 +208,7 @@ impl Rows {
         }
         self.touch(change);
         self.payloads.stage(&change.payload);
-        place_among_kin(connection, place, change)?;
+        place_in_indexes(connection, place, change)?;
         self.list_open(connection, place, state)?;
         self.log(Some(place), &change.entry);
         Ok(Commit::Done(Current::Stored(Stored::new(
@@ -263,7 +263,7 @@ impl Rows {
             })
             .map_err(|error| failed("remove a record", &error))?;
         self.touch(change);
-        place_among_kin(connection, place, change)?;
+        place_in_indexes(connection, place, change)?;
         self.list_open(connection, place, StateKind::Stub)?;
         self.log(Some(place), &change.entry);
         Ok(Commit::Done(Current::Absent(AbsentAsOf(self.next_seq - 1))))
@@ -356,8 +356,17 @@ impl Rows {
     }
 }
 
-fn place_among_kin(connection: &Connection, place: Place, change: &Prepared) -> Result<()> {
-    kin::apply(connection, place, change.kin).map_err(|error| failed("index a record", &error))
+/// Writes what belongs to a record beside its row: where it is found, and what its task is given.
+fn place_in_indexes(connection: &Connection, place: Place, change: &Prepared) -> Result<()> {
+    let write = || {
+        kin::apply(connection, place, change.kin)?;
+        lines::apply(connection, place, change.line)?;
+        match &change.input {
+            None => Ok(()),
+            Some(input) => payload::put_input(connection, place.0, input),
+        }
+    };
+    write().map_err(|error| failed("index a record", &error))
 }
 
 fn guard_holds(connection: &Connection, guard: &Guard) -> Result<bool> {

@@ -1,0 +1,102 @@
+//! What a running server is told of the settings: sources that are added or changed count without a restart.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel::Namespace;
+use semel::core::webhook::Scheme;
+use semel_server::inbox::Sources;
+use tokio::sync::watch;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::settings::inbox::received;
+
+/// How often the settings are looked at: what is seen twice counts, so that a change does within a second.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// Keeps a server's sources up to date.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    sources: watch::Sender<Arc<Sources>>,
+    namespace: Namespace,
+    /// What was seen at the last look.
+    seen: Option<Seen>,
+    /// What was said to be wrong: it is said once.
+    wrong: Option<String>,
+}
+
+/// What the settings say, or what is wrong with them.
+type Seen = Result<Sources, String>;
+
+impl Watch {
+    /// Reads the sources and their secrets.
+    pub(crate) fn open(context: &Context) -> Result<Self, Failure> {
+        let namespace = context.namespace()?;
+        let sources = received(context.settings.inbox(), &namespace)?;
+        said(&sources);
+        Ok(Self {
+            sources: watch::channel(Arc::new(sources)).0,
+            namespace,
+            seen: None,
+            wrong: None,
+        })
+    }
+
+    /// Returns where a server sees them.
+    pub(crate) fn sources(&self) -> watch::Receiver<Arc<Sources>> {
+        self.sources.subscribe()
+    }
+
+    /// Looks at the settings and the secrets again and again. What cannot be read changes nothing: webhooks are
+    /// received as before, and the log says what is wrong.
+    pub(crate) async fn run(mut self, context: &Context) -> Infallible {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let read = context.settings.reread_inbox();
+            let read = read.and_then(|inbox| received(&inbox, &self.namespace));
+            let seen = Some(read.map_err(|failure| failure.message));
+            // A file that is just being written may be half there, or empty: no sender is turned away for that.
+            if self.seen == seen {
+                self.heed();
+            }
+            self.seen = seen;
+        }
+    }
+
+    /// Lets what was seen count.
+    fn heed(&mut self) {
+        match &self.seen {
+            Some(Ok(sources)) => {
+                self.wrong = None;
+                if **self.sources.borrow() != *sources {
+                    said(sources);
+                    self.sources.send_replace(Arc::new(sources.clone()));
+                }
+            }
+            Some(Err(why)) if self.wrong.as_ref() != Some(why) => {
+                tracing::warn!(why, "the settings of the inbox stay as they were");
+                self.wrong = Some(why.clone());
+            }
+            Some(Err(_)) | None => {}
+        }
+    }
+}
+
+/// Says whose webhooks are received.
+fn said(sources: &Sources) {
+    let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
+    if !names.is_empty() {
+        tracing::info!(sources = names.join(" "), "webhooks are received at /in/");
+    }
+    for source in sources.iter() {
+        if *source.proof.scheme() == Scheme::None {
+            let source = source.name.as_str();
+            tracing::warn!(
+                source,
+                "nothing is verified: whoever knows the address can send"
+            );
+        }
+    }
+}

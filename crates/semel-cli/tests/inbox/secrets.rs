@@ -1,0 +1,131 @@
+//! Secrets: never shown, and changed while the server runs.
+
+use semel::core::webhook::Scheme;
+
+use crate::server::{Server, wait_until};
+use crate::setup::{SECRETS, Sender, knowing, start, stored, world};
+
+#[test]
+fn no_secret_is_ever_shown() {
+    let world = world();
+    let mut command = knowing(&world, &["serve", "--listen", "127.0.0.1:0"]);
+    let server = Server::spawn(command.env("SEMEL_SERVE_LOG", "trace"));
+    let mut shown = vec![];
+    for sender in ["standard", "stripe", "github", "slack", "shop"].map(Sender::new) {
+        let body = sender.body("evt_1");
+        shown.push(format!("{:?}", sender.deliver(&server, "evt_1")));
+        shown.push(format!("{:?}", sender.deliver(&server, "evt_1")));
+        let wrong = server.ask(sender.signed("evt_1", &body).body(b"x"));
+        shown.push(format!("{wrong:?}"));
+    }
+    shown.push(format!("{:?}", server.get("/metrics")));
+    shown.push(format!("{:?}", server.get("/openapi.json")));
+    shown.push(server.said());
+    for words in [
+        &["inbox", "list"][..],
+        &["inbox", "list", "--json"],
+        &["config", "show", "--json"],
+        &["doctor", "--json"],
+        &["list", "--json"],
+        &["log", "--json"],
+        &[
+            "inbox",
+            "add",
+            "x",
+            "--scheme",
+            "stripe",
+            "--queue",
+            "q",
+            "--secret-env",
+            "STRIPE",
+        ],
+        &["inbox", "replay", "stripe", "evt_1"],
+    ] {
+        let ran = world.run(&mut knowing(&world, words));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        shown.push(format!("{ran:?}"));
+    }
+    for (_, secret) in SECRETS {
+        let part = secret.strip_prefix("whsec_").unwrap_or(secret);
+        for text in &shown {
+            assert!(!text.contains(part), "{text}");
+        }
+    }
+}
+
+/// A wrong secret is said without showing it.
+#[test]
+fn what_is_no_secret_is_refused_without_showing_it() {
+    let world = world();
+    let text = "[inbox.a]\nscheme = \"stripe\"\nqueue = \"q\"\nsecrets = [\"hush-inline-1\"]";
+    std::fs::write(world.path("semel.toml"), text).expect("it can be written");
+    let ran = world.semel(&["inbox", "list"]);
+    assert_eq!(ran.code, 64);
+    assert!(
+        ran.stderr.contains("a secret itself does not belong here"),
+        "{ran:?}"
+    );
+    assert!(!ran.stderr.contains("hush"), "{ran:?}");
+    for (scheme, value, said) in [
+        ("standard", "hush-not-base64", "whsec_"),
+        ("standard", "whpk_hushhush", "asymmetric"),
+        ("github", "hush", "at least 8 bytes"),
+    ] {
+        let text =
+            format!("[inbox.a]\nscheme = \"{scheme}\"\nqueue = \"q\"\nsecrets = [\"env:A\"]");
+        std::fs::write(world.path("semel.toml"), text).expect("it can be written");
+        let mut command = world.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let refused = Server::try_spawn(command.env("A", value));
+        let (_, log) = refused.expect_err("it does not start");
+        assert!(log.contains(said) && !log.contains("hush"), "{log}");
+    }
+    let mut command = world.command(&["serve", "--listen", "127.0.0.1:0"]);
+    let (_, log) = Server::try_spawn(&mut command).expect_err("it does not start");
+    assert!(log.contains("env:A: it is not set"), "{log}");
+}
+
+/// The sender's secret is replaced: both count for a while, then the new one only. The server runs on.
+#[test]
+fn secrets_are_rotated_while_the_server_runs() {
+    let world = world();
+    let write =
+        |name: &str, text: &str| std::fs::write(world.path(name), text).expect("it can be written");
+    let settings = |files: &str| {
+        write(
+            "semel.toml",
+            &format!(
+                "[inbox.stripe]\nscheme = \"stripe\"\nqueue = \"work\"\nsecrets = [{files}]\n"
+            ),
+        );
+    };
+    write("old", "an-old-secret\n");
+    write("new", "a-new-secret\n");
+    settings(r#""file:old""#);
+    let server = start(&world);
+    let [old, new] =
+        ["an-old-secret", "a-new-secret"].map(|it| Sender::with("stripe", Scheme::Stripe, it));
+    old.deliver(&server, "evt_1").expect(202);
+    new.deliver(&server, "evt_1").problem(401, "unauthorized");
+    settings(r#""file:old", "file:new""#);
+    wait_until("both count", || new.deliver(&server, "evt_1").status == 200);
+    old.deliver(&server, "evt_1").expect(200);
+    settings(r#""file:new""#);
+    wait_until("the old one counts no more", || {
+        old.deliver(&server, "evt_1").status == 401
+    });
+    // A file that is replaced counts, too.
+    write("new", "an-old-secret");
+    wait_until("the file is read again", || {
+        old.deliver(&server, "evt_1").status == 200
+    });
+    new.deliver(&server, "evt_1").problem(401, "unauthorized");
+    // What cannot be read changes nothing, and is said once.
+    settings(r#""file:nowhere""#);
+    let said = server.wait_for_line(|line| {
+        let is_it = line["message"] == "the settings of the inbox stay as they were";
+        is_it.then(|| line["why"].clone())
+    });
+    assert!(said.is_some_and(|why| why.as_str().is_some_and(|why| why.contains("nowhere"))));
+    old.deliver(&server, "evt_1").expect(200);
+    assert_eq!(stored(&world).1, 1);
+}

@@ -1,0 +1,108 @@
+//! `[queues.NAME]`: what the file says about a queue holds for everybody who uses it.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::harness::World;
+use crate::workers::{Process, wait_until};
+
+fn world(settings: &str) -> World {
+    let world = World::new();
+    fs::write(world.path("semel.toml"), settings).expect("it can be written");
+    world
+}
+
+fn submit(world: &World, key: &str) {
+    let ran = world.semel(&["submit", "mail", "--key", key, "--input", "1"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+#[test]
+fn attempts_and_doubts_are_as_the_file_says() {
+    let world = world(
+        "[queues.mail]\nmax_attempts = 2\non_doubt = \"retry\"\nbackoff_base = \"1ms\"\nbackoff_cap = \"2ms\"\n",
+    );
+    submit(&world, "a");
+    let record = world.semel(&["show", "a", "--json"]).json().remove(0);
+    assert_eq!(
+        (&record["max_attempts"], &record["on_doubt"]),
+        (&json!(2), &json!("retry"))
+    );
+    let work = [
+        "work",
+        "mail",
+        "--until-empty",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        "exit 75",
+    ];
+    let done = world.semel(&work).json();
+    let states: Vec<_> = done.iter().map(|it| it["state"].as_str()).collect();
+    assert_eq!(states, [Some("pending"), Some("dead")]);
+}
+
+/// Each command notes when it begins and when it ends, and holds the door open until it is told to go.
+const NOTED: &str = "echo + >> log; while [ ! -e go ]; do sleep 0.01; done; echo - >> log";
+
+#[test]
+fn no_more_run_at_once_than_the_queue_allows() {
+    let world = world("[queues.mail]\nconcurrency = 2\n");
+    for n in 0..6 {
+        submit(&world, &format!("t{n}"));
+    }
+    let words = [
+        "work",
+        "mail",
+        "--concurrency",
+        "5",
+        "--until-empty",
+        "--",
+        "sh",
+        "-c",
+        NOTED,
+    ];
+    let mut worker = Process::start(&mut world.command(&words));
+    let begun = || fs::read_to_string(world.path("log")).unwrap_or_default();
+    wait_until("two run", || begun().lines().count() >= 2);
+    // Whoever takes one more takes it before this worker is asked again.
+    let another = world.semel(&["work", "mail", "--until-empty", "--", "true"]);
+    assert_eq!(
+        (another.code, another.stdout.as_str()),
+        (0, ""),
+        "{another:?}"
+    );
+    assert_eq!(begun().lines().count(), 2);
+    fs::write(world.path("go"), "").expect("it can be written");
+    wait_until("all are done", || worker.has_ended());
+    let (mut now, mut most) = (0, 0);
+    for line in begun().lines() {
+        now += if line == "+" { 1 } else { -1 };
+        most = most.max(now);
+    }
+    assert_eq!((now, most), (0, 2), "{}", begun());
+}
+
+#[test]
+fn wrong_settings_are_named() {
+    for (settings, said) in [
+        (
+            "[queues.mail]\nrate = \"fast\"\n",
+            "queues.mail: rate: a rate is",
+        ),
+        ("[queues.mail]\nmax_attempt = 3\n", "max_attempts"),
+        ("[queues.mail]\non_doubt = \"guess\"\n", "on_doubt"),
+        ("[queues.mail]\nconcurrency = 0\n", "queues.mail"),
+        (
+            "[queues.mail]\nbackoff_base = \"2h\"\nbackoff_cap = \"1h\"\n",
+            "a backoff begins",
+        ),
+        ("queues = 7\n", "must be a table"),
+    ] {
+        let ran = world(settings).semel(&["list"]);
+        assert_eq!(ran.code, 64, "{settings}: {ran:?}");
+        assert!(ran.stderr.contains(said), "{settings}: {}", ran.stderr);
+    }
+}

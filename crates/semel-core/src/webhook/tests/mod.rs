@@ -1,0 +1,3 @@
+mod ids;
+mod setup;
+mod signatures;

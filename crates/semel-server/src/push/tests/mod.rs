@@ -1,0 +1,3 @@
+mod judged;
+mod outage;
+mod target;
