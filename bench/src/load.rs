@@ -53,7 +53,7 @@ impl Measured {
 
 /// Tells the callers when to count and when to stop.
 #[derive(Debug, Default)]
-struct Control {
+pub(crate) struct Control {
     measuring: AtomicBool,
     /// Whether anybody was answered while it was measured.
     counted: AtomicBool,
@@ -62,7 +62,7 @@ struct Control {
 
 impl Control {
     /// Counts an answer, if it is measured.
-    fn count(&self, latency: &mut Histogram, took: Duration) {
+    pub(crate) fn count(&self, latency: &mut Histogram, took: Duration) {
         if self.measuring.load(Ordering::Relaxed) {
             latency.record(took);
             // Written once only: the callers' threads share it.
@@ -76,12 +76,28 @@ impl Control {
         self.counted.load(Ordering::Relaxed)
     }
 
-    fn stopped(&self) -> bool {
+    pub(crate) fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets callers be measured for this long, stops them, and returns for how many seconds they were.
+    pub(crate) fn measure(&self, warm_up: Duration, time: Duration) -> f64 {
+        self.wait(warm_up);
+        let began = Instant::now();
+        self.measuring.store(true, Ordering::Relaxed);
+        self.wait(time);
+        // On a busy machine even the first answer may take longer than a short measurement.
+        while !self.counted() && !self.stopped() {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        self.measuring.store(false, Ordering::Relaxed);
+        let seconds = began.elapsed().as_secs_f64();
+        self.stop();
+        seconds
     }
 
     /// Waits, but not for callers that have failed.
@@ -144,29 +160,27 @@ impl<C: Cycles> Load<'_, C> {
         warm_up: Duration,
         time: Duration,
     ) -> Result<Measured> {
-        control.wait(warm_up);
-        let began = Instant::now();
-        control.measuring.store(true, Ordering::Relaxed);
-        control.wait(time);
-        // On a busy machine even the first answer may take longer than a short measurement.
-        while !control.counted() && !control.stopped() {
-            std::thread::sleep(LOOK_EVERY);
-        }
-        control.measuring.store(false, Ordering::Relaxed);
-        let seconds = began.elapsed().as_secs_f64();
-        control.stop();
+        let seconds = control.measure(warm_up, time);
         let latency = self.join(tasks)?;
         Ok(Measured { seconds, latency })
     }
 
     fn join(&self, tasks: Vec<JoinHandle<Result<Histogram>>>) -> Result<Histogram> {
-        let mut all = Histogram::new();
-        for task in tasks {
-            let done = self.runtime.block_on(task).context("a caller panicked")?;
-            all.add(&done?);
-        }
-        Ok(all)
+        join(self.runtime, tasks)
     }
+}
+
+/// Waits for callers, and adds up what they counted.
+pub(crate) fn join(
+    runtime: &Runtime,
+    tasks: Vec<JoinHandle<Result<Histogram>>>,
+) -> Result<Histogram> {
+    let mut all = Histogram::new();
+    for task in tasks {
+        let done = runtime.block_on(task).context("a caller panicked")?;
+        all.add(&done?);
+    }
+    Ok(all)
 }
 
 impl<C: Contender> Load<'_, C> {

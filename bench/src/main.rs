@@ -13,6 +13,7 @@ mod mcp;
 mod postgres;
 mod progress;
 mod proxy;
+mod queue;
 mod report;
 mod run;
 mod running;
@@ -64,6 +65,9 @@ enum Command {
     /// Measures requests through the proxy beside nginx and the upstream itself
     #[command(after_help = PROXY_EXAMPLES)]
     Proxy(ProxyArguments),
+    /// Measures tasks through the ledger's queue beside a Redis stream and the obvious table
+    #[command(after_help = QUEUE_EXAMPLES)]
+    Queue(QueueArguments),
     /// Is the server that `mcp` measures calls to
     #[command(name = mcp::fixture::COMMAND, hide = true)]
     Fixture,
@@ -136,6 +140,63 @@ Examples:
   cargo build --release && cargo run --release -p semel-bench -- proxy
   cargo run --release -p semel-bench -- proxy --only nginx-get,semel-get --callers 1 --seconds 10
   cargo run --release -p semel-bench -- proxy --json --nginx /opt/nginx/sbin/nginx";
+
+const QUEUE_EXAMPLES: &str = "\
+A task has an input and a result of 256 bytes. It counts when it was submitted, leased and settled, each
+durably. There are as many submitters as workers, and workers lease one task at a time. `semel-sqlite` and
+`semel-postgres` are the engine in this process, `skip-locked` is the obvious table on the same private
+PostgreSQL, `redis-streams` a consumer group on a private Redis that syncs its log before it answers. On an
+idle queue 8 workers wait while one task at a time is submitted, and what the commits in that take alone is
+measured beside it. Each figure is the median of the rounds; in each round the queues take turns.
+
+With `--pending`, queues are filled, and how long a lease takes is measured at growing sizes.
+
+Examples:
+  cargo run --release -p semel-bench -- queue
+  cargo run --release -p semel-bench -- queue --only semel-sqlite,redis-streams --workers 64 --seconds 10
+  cargo run --release -p semel-bench -- queue --json --redis /opt/redis/bin/redis-server
+  cargo run --release -p semel-bench -- queue --pending 5000000";
+
+#[derive(Debug, Args)]
+struct QueueArguments {
+    /// Prints JSON for programs instead of tables for people
+    #[arg(long)]
+    json: bool,
+
+    /// Works in a new directory here, on a real disk [default: beside this program]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+
+    /// The directory of PostgreSQL's programs [default: the newest in /usr/lib/postgresql]
+    #[arg(long, value_name = "PATH")]
+    programs: Option<PathBuf>,
+
+    /// The redis-server to measure beside [default: where Debian has it]
+    #[arg(long, value_name = "PATH")]
+    redis: Option<PathBuf>,
+
+    /// Measures tasks for this long each time, after a quarter of it to warm up
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = seconds)]
+    seconds: Duration,
+
+    /// Takes the median of this many rounds
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+
+    /// Measures with these numbers of workers, and as many submitters
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,8,64",
+          value_parser = clap::value_parser!(u32).range(1..=queue::WORKERS_MAX))]
+    workers: Vec<u32>,
+
+    /// Measures only these queues
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<queue::Name>,
+
+    /// Fills queues with this many tasks and shows how long leases take on the way
+    #[arg(long, value_name = "N", conflicts_with_all = ["rounds", "workers", "seconds"],
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pending: Option<u64>,
+}
 
 #[derive(Debug, Args)]
 struct ProxyArguments {
@@ -364,6 +425,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => measure_serve(&serve),
         Command::Mcp(mcp) => measure_mcp(&mcp),
         Command::Proxy(proxy) => measure_proxy(&proxy),
+        Command::Queue(queue) => measure_queue(&queue),
         Command::Fixture => mcp::fixture::serve(),
         Command::Upstream => proxy::upstream::serve(),
         Command::Node { url } => postgres::node::serve(&url).map(|()| String::new()),
@@ -475,6 +537,65 @@ fn measure_proxy(arguments: &ProxyArguments) -> Result<String> {
     } else {
         let (others, path) = (watch.others(), scratch.path().display());
         report::proxy::table(&rows, &format!("{version}{others}, in {path}"))
+    })
+}
+
+fn measure_queue(arguments: &QueueArguments) -> Result<String> {
+    let mut names = queue::chosen(&arguments.only);
+    if arguments.pending.is_some() {
+        // A Redis that is filled would only show how much memory there is.
+        names.retain(|name| !name.needs_redis());
+    }
+    let redis = match names.iter().any(|name| name.needs_redis()) {
+        true => Some(queue::redis::Redis::find(arguments.redis.as_deref())?),
+        false => None,
+    };
+    let scratch = disk::Scratch::make(arguments.dir.as_deref())?;
+    let server = match names.iter().any(|name| name.needs_postgres()) {
+        true => {
+            let programs = arguments.programs.as_deref();
+            Some(postgres::server::Server::start(&scratch, programs)?)
+        }
+        false => None,
+    };
+    let places = queue::Places {
+        scratch: &scratch,
+        server: server.as_ref(),
+        redis: redis.as_ref(),
+    };
+    let watch = places.watch()?;
+    let conditions = || {
+        let mut said = vec![];
+        if let Some(server) = &server {
+            said.push(format!("PostgreSQL {}", server.version()?));
+        }
+        said.extend(redis.iter().map(|redis| format!("Redis {}", redis.version)));
+        said.push(format!(
+            "{}, in {}",
+            watch.others(),
+            scratch.path().display()
+        ));
+        anyhow::Ok(said.join("; "))
+    };
+    if let Some(tasks) = arguments.pending {
+        let points = queue::pending::run(&places, &names, tasks)?;
+        return Ok(if arguments.json {
+            report::queue::pending_json(&points)
+        } else {
+            report::queue::pending_table(&points, &conditions()?)
+        });
+    }
+    let plan = queue::Plan {
+        seconds: arguments.seconds,
+        rounds: arguments.rounds,
+        workers: arguments.workers.clone(),
+        names,
+    };
+    let rows = queue::run(&places, &plan)?;
+    Ok(if arguments.json {
+        report::queue::json(&rows)
+    } else {
+        report::queue::table(&rows, &conditions()?)
     })
 }
 

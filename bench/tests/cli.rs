@@ -243,6 +243,88 @@ fn what_the_proxy_is_measured_with_is_named_where_it_is_missing() {
     }
 }
 
+/// Where Debian has what the queue is measured beside.
+const REDIS: &str = "/usr/bin/redis-server";
+
+#[test]
+fn queue_prints_one_row_per_queue_and_number_of_workers_and_leaves_nothing_behind() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // The server's user must be able to pass.
+    let passable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), passable).unwrap();
+    let path = directory.path().to_str().unwrap();
+    let names = [
+        "semel-sqlite",
+        "semel-postgres",
+        "skip-locked",
+        "redis-streams",
+    ];
+    let is_there = Path::new(REDIS).exists();
+    assert!(is_there, "{REDIS} is missing: ./test installs it");
+    let only = names.join(",");
+    let short = ["--json", "--seconds", "0.05", "--rounds", "1"];
+    let some = ["--workers", "1,3", "--only", &only];
+    let output = on_disk("queue", path, &[&short[..], &some].concat());
+    let parsed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = parsed["rows"].as_array().unwrap();
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["name"].as_str().unwrap(),
+                row["workers"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let expected = [1, 3].map(|workers| names.iter().map(move |name| (*name, workers)));
+    let expected: Vec<_> = expected.into_iter().flatten().collect();
+    assert_eq!(found, expected);
+    for row in rows {
+        for figure in ["tasks_per_s", "start_p50_us", "start_p99_us"] {
+            assert!(row[figure].as_f64().unwrap() > 0.0, "{figure} of {row}");
+        }
+    }
+    let idle = parsed["idle"].as_array().unwrap();
+    let found: Vec<_> = idle
+        .iter()
+        .map(|row| row["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(found, names);
+    for row in idle {
+        for figure in ["start_p50_us", "start_p99_us", "commits_p50_us"] {
+            assert!(row[figure].as_f64().unwrap() > 0.0, "{figure} of {row}");
+        }
+    }
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn leases_are_measured_while_queues_fill() {
+    let directory = env!("CARGO_TARGET_TMPDIR");
+    let output = on_disk("queue", directory, &["--json", "--pending", "300"]);
+    let parsed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let points = parsed["pending"].as_array().unwrap();
+    let names: Vec<_> = points
+        .iter()
+        .map(|point| point["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["semel-sqlite", "semel-postgres", "skip-locked"]);
+    for point in points {
+        assert_eq!(point["waiting"], 300);
+        assert!(point["lease_p50_us"].as_f64().unwrap() > 0.0, "{point}");
+    }
+}
+
+#[test]
+fn a_missing_redis_is_an_error_with_its_name() {
+    let output = bench(&["queue", "--redis", "/nowhere/redis-server"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("/nowhere/redis-server"), "{errors}");
+    assert!(errors.contains("hint:"), "{errors}");
+    assert!(output.stdout.is_empty());
+}
+
 #[test]
 fn wrong_command_lines_exit_64() {
     for wrong in [
@@ -256,6 +338,9 @@ fn wrong_command_lines_exit_64() {
         ["mcp", "--only", "raw-table"],
         ["proxy", "--callers", "257"],
         ["proxy", "--only", "apache-get"],
+        ["queue", "--workers", "129"],
+        ["queue", "--only", "rabbit"],
+        ["queue", "--pending", "0"],
         ["cores", "--json", "--json"],
     ] {
         let output = bench(&wrong);

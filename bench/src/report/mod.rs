@@ -3,6 +3,7 @@
 pub(crate) mod mcp;
 pub(crate) mod postgres;
 pub(crate) mod proxy;
+pub(crate) mod queue;
 pub(crate) mod serve;
 
 use serde_json::json;
