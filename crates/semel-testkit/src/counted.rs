@@ -131,10 +131,11 @@ impl Counted {
         };
         let guard = match change.guard {
             None => None,
-            Some(guard) => Some(Guard {
-                place: self.place(guard.place).await?,
-                ..guard
-            }),
+            Some(Guard::Version { place, version }) => {
+                let place = self.place(place).await?;
+                Some(Guard::Version { place, version })
+            }
+            Some(bounds @ Guard::Bounds(_)) => Some(bounds),
         };
         let committed = self.store.commit(Change {
             expected,

@@ -1,7 +1,9 @@
 //! `[queues.NAME]`: what the file says about a queue holds for everybody who uses it.
 
+use std::collections::BTreeSet;
 use std::fs;
 
+use semel_testkit::postgres::Cluster;
 use serde_json::json;
 
 use crate::harness::World;
@@ -83,6 +85,42 @@ fn no_more_run_at_once_than_the_queue_allows() {
         most = most.max(now);
     }
     assert_eq!((now, most), (0, 2), "{}", begun());
+}
+
+/// A folder can be made once: whoever finds it there runs beside another one.
+const ALONE: &str = "mkdir busy || echo beside >> beside; echo \"$SEMEL_KEY\" >> sink; rmdir busy 2>/dev/null; true";
+
+/// Many processes ask at once, each for more than one task, and only one command runs at any time.
+fn processes_take_turns(store: impl FnOnce(&World) -> String) {
+    let world = world("[queues.mail]\nconcurrency = 1\n");
+    let store = store(&world);
+    let tasks = 120;
+    let lines: String = (0..tasks)
+        .map(|n| format!("{{\"key\": \"t{n}\"}}\n"))
+        .collect();
+    fs::write(world.path("tasks"), lines).expect("it can be written");
+    let ran = world.semel(&["--store", &store, "submit", "mail", "--batch", "tasks"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let words = ["--store", &store, "work", "mail", "--concurrency", "3"];
+    let workers: Vec<_> = (0..6)
+        .map(|_| Process::start(world.command(&words).args(["--", "sh", "-c", ALONE])))
+        .collect();
+    let sink = || fs::read_to_string(world.path("sink")).unwrap_or_default();
+    wait_until("all are done", || sink().lines().count() >= tasks);
+    drop(workers);
+    let keys: BTreeSet<_> = sink().lines().map(str::to_owned).collect();
+    assert_eq!((keys.len(), sink().lines().count()), (tasks, tasks));
+    assert!(!world.path("beside").exists(), "two ran side by side");
+}
+
+#[test]
+fn processes_on_one_file_take_turns() {
+    processes_take_turns(|world| format!("sqlite:{}", world.path("turns.db").display()));
+}
+
+#[test]
+fn processes_on_one_database_take_turns() {
+    processes_take_turns(|_| Cluster::shared().database());
 }
 
 #[test]

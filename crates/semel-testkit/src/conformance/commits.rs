@@ -161,7 +161,7 @@ async fn a_guard_that_changed_or_vanished_stops_the_change(bed: Arc<dyn Bed>) {
     ] {
         let absent = store.load(&hash(&child)).await.expect("it loads");
         let mut change = begin(&child, 9).change(&absent, START).expect("a change");
-        change.guard = Some(Guard { place, version });
+        change.guard = Some(Guard::Version { place, version });
         let answer = store.commit(change).await;
         assert!(matches!(answer, Ok(Commit::GuardChanged)), "{answer:?}");
         let found = store.load(&hash(&child)).await.expect("it loads");
@@ -176,7 +176,7 @@ async fn a_guard_that_holds_lets_the_change_through(bed: Arc<dyn Bed>) {
     let begun = begin(&parent, 1).apply(&*store, None).await.expect("begun");
     let absent = store.load(&hash(&child)).await.expect("it loads");
     let mut change = begin(&child, 9).change(&absent, START).expect("a change");
-    change.guard = Some(Guard {
+    change.guard = Some(Guard::Version {
         place: begun.place(),
         version: Version(1),
     });

@@ -133,7 +133,7 @@ async fn no_child_begins_after_its_parent_has_changed(bed: Arc<dyn Bed>) {
     let store = bed.open().await;
     let parent = spec("order-7");
     let begun = begin(&parent, 1).apply(&*store, None).await.expect("begun");
-    let guard = Guard {
+    let guard = Guard::Version {
         place: begun.place(),
         version: Version(1),
     };

@@ -16,7 +16,7 @@ use semel_core::ledger::{
     Begin, Command, Decision, Entry, Fence, Record, Rejection, Reply, Settle, Spec, State, Write,
     decide, parent_permits,
 };
-use semel_core::queue::LineChange;
+use semel_core::queue::{Bounds, Limits, LineChange};
 use semel_core::{
     AttemptId, Class, Effect, Fingerprint, Input, Key, KeyHash, Label, Lease, Namespace, Outcome,
     Payload, Policy, Timestamp, Verdict,
@@ -41,7 +41,15 @@ pub struct Asked {
     pub input: Option<Arc<[u8]>>,
     /// The key, for a server that does not take its hash's word for it.
     pub named: Option<Key>,
+    /// How many tasks workers may have.
+    pub limits: Limits,
 }
+
+/// Workers may have as many tasks as they like.
+const NO_LIMITS: Limits = Limits {
+    queue: None,
+    lane: None,
+};
 
 /// Where the bytes of a payload come from.
 #[derive(Clone, Debug)]
@@ -97,6 +105,7 @@ impl Asked {
             parent: None,
             input: None,
             named: None,
+            limits: NO_LIMITS,
         }
     }
 
@@ -185,7 +194,7 @@ impl Asked {
         };
         for _ in 0..ROUNDS_MAX {
             let now = store.now();
-            let guard = match self.guard(store, now).await? {
+            let guard = match self.guard(store, &current, now).await? {
                 Ok(guard) => guard,
                 Err(rejection) => {
                     let current = store.load(&self.key).await?;
@@ -214,6 +223,10 @@ impl Asked {
                     });
                 }
                 Commit::Conflict(latest) => (current, read) = (latest, true),
+                Commit::GuardChanged if self.limits != NO_LIMITS => {
+                    let full = Rejection::InFlight { until: None };
+                    return Ok(answered(Err(full), current));
+                }
                 Commit::GuardChanged => {}
             }
         }
@@ -235,6 +248,7 @@ impl Asked {
             }),
             parent: self.parent,
             input: self.input.clone(),
+            limits: self.limits,
         };
         let (reply, current) = match remote.apply(&subject, &self.command, &brought).await? {
             Told::Applied { reply, current, .. } => (Ok(reply), current),
@@ -258,16 +272,19 @@ impl Asked {
     async fn guard(
         &self,
         store: &dyn Store,
+        current: &Current,
         now: Timestamp,
     ) -> Result<std::result::Result<Option<Guard>, Rejection>> {
         let Some((parent, fence)) = self.parent else {
-            return Ok(Ok(None));
+            let record = current.record();
+            let bounds = record.and_then(|record| Bounds::of(record, self.limits));
+            return Ok(Ok(bounds.map(Guard::Bounds)));
         };
         let parent = store.load(&parent).await?;
         Ok(
             parent_permits(parent.record(), fence, now).map(|()| match parent {
                 Current::Absent(_) => None,
-                Current::Stored(stored) => Some(Guard {
+                Current::Stored(stored) => Some(Guard::Version {
                     place: stored.place,
                     version: stored.record.version(),
                 }),

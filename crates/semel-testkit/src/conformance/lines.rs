@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::store::{INPUT, Place, Store, Waiting};
-use semel_core::ledger::{Begin, Command, Expire, Order, Reply, Resolution, Resolve, Spec, Submit};
-use semel_core::queue::{Backoff, Priority, QueueHash, Task, lane_hash};
+use semel_core::ledger::{
+    Begin, Command, Expire, Order, Rejection, Reply, Resolution, Resolve, Spec, Submit,
+};
+use semel_core::queue::{Backoff, Limits, Priority, QueueHash, Task, lane_hash};
 use semel_core::{AttemptId, Label, Lease, Namespace, OnDoubt, Payload, Timestamp, Verdict};
 use tokio::task::JoinSet;
 
@@ -28,7 +30,9 @@ cases![
         queues_and_namespaces_are_apart,
         a_queue_that_is_attached_later_is_a_line_too,
         what_a_task_is_given_comes_back_and_goes_with_it,
+        a_small_input_comes_along_if_asked_for,
         a_crowd_takes_each_task_once,
+        a_crowd_takes_no_more_than_the_limits_allow,
     ],
     storage: [a_change_that_lost_its_race_moves_nobody],
 ];
@@ -102,6 +106,7 @@ fn asking(store: &dyn Store) -> Waiting {
         skip: 0,
         limit: 100,
         taken: false,
+        inputs: false,
     }
 }
 
@@ -386,6 +391,85 @@ async fn a_crowd_takes_each_task_once(bed: Arc<dyn Bed>) {
     assert_eq!(granted.count(), 20);
     assert_eq!(found(&*store).await, []);
     assert_eq!(store.taken(mails(), None, 100).await.expect("counted"), 20);
+}
+
+async fn a_crowd_takes_no_more_than_the_limits_allow(bed: Arc<dyn Bed>) {
+    let store = bed.open().await;
+    let specs: Vec<Spec> = (0..24).map(|n| spec(&format!("t{n}"))).collect();
+    for (n, spec) in specs.iter().enumerate() {
+        submit(&*store, spec, task(0, Some(["ann", "bob"][n % 2]))).await;
+    }
+    let limits = |queue, lane| Limits {
+        queue: NonZeroU32::new(queue),
+        lane: NonZeroU32::new(lane),
+    };
+    let mut attempt = 0;
+    // Those whom the first rounds took stay where they are.
+    for (limits, total, of_ann) in [
+        (limits(3, 0), 3, 0..=3),
+        (limits(0, 4), 8, 4..=4),
+        (limits(9, 6), 9, 4..=5),
+        (limits(9, 6), 9, 4..=5),
+    ] {
+        let mut crowd = JoinSet::new();
+        for spec in &specs {
+            attempt += 1;
+            let (store, mut asked) = (bed.open().await, take(spec, attempt));
+            asked.limits = limits;
+            crowd.spawn(async move { asked.apply(&*store, None).await });
+        }
+        for applied in crowd.join_all().await {
+            let reply = applied.expect("it is answered").reply;
+            assert!(
+                matches!(
+                    reply,
+                    Ok(Reply::Granted(_)) | Err(Rejection::InFlight { .. })
+                ),
+                "{reply:?}"
+            );
+        }
+        let count = async |lane| store.taken(mails(), lane, 100).await.expect("counted");
+        assert_eq!(count(None).await, total, "{limits:?}");
+        let ann = count(Some(lane_hash(Some(&label("ann"))))).await;
+        assert!(of_ann.contains(&ann), "{limits:?}: {ann}");
+    }
+    assert_eq!(found(&*store).await.len(), 24 - 9);
+}
+
+async fn a_small_input_comes_along_if_asked_for(bed: Arc<dyn Bed>) {
+    let store = bed.open().await;
+    let given = [None, Some(b"7".repeat(700)), Some(noise(40_000))];
+    for (n, given) in given.iter().enumerate() {
+        let spec = spec(&format!("t{n}"));
+        let with_input = Task {
+            input: given.as_deref().map(Payload::of),
+            ..task(0, None)
+        };
+        let mut asked = submission(&spec, with_input, None);
+        asked.input = given.clone().map(Into::into);
+        asked.apply(&*store, None).await.expect("it is taken");
+    }
+    for inputs in [false, true] {
+        let ask = Waiting {
+            inputs,
+            ..asking(&*store)
+        };
+        let found = store.waiting(ask).await.expect("it is looked for");
+        let along: Vec<_> = found
+            .iter()
+            .map(|stored| stored.payload.as_deref())
+            .collect();
+        let small = given[1].as_deref().filter(|_| inputs);
+        assert_eq!(along[..2], [None, small], "{inputs}");
+        // What is large may come or not, and is what was given if it does.
+        assert!(along[2].is_none_or(|along| given[2].as_deref() == Some(along)));
+    }
+}
+
+/// Bytes that cannot be made shorter.
+fn noise(length: usize) -> Vec<u8> {
+    let blocks = (0u32..).map(|n| semel_core::Digest::of(&n.to_be_bytes()).0);
+    blocks.flatten().take(length).collect()
 }
 
 async fn a_change_that_lost_its_race_moves_nobody(bed: Arc<dyn Bed>) {

@@ -309,6 +309,7 @@ impl Stream {
             skip: random.index(3),
             limit: 1 + random.index(6),
             taken: random.percent(20),
+            inputs: true,
         }
     }
 

@@ -279,7 +279,7 @@ impl Agent {
         let since = self.sim.with(|s| s.checker.tick());
         let request = self.plan(call.key).request(call.stranger);
         let submitted = self.engine.submit(request, to);
-        match self.patiently(call.patience, submitted).await {
+        match Box::pin(self.patiently(call.patience, submitted)).await {
             Some(Ok(receipt)) => {
                 self.hear(call.key, since, &receipt);
                 Next::Rest

@@ -121,7 +121,7 @@ impl Raw {
         parent_permits(stored.record(), parent.fence, self.store.now()).map_err(Failed::Refused)?;
         Ok(match stored {
             Current::Absent(_) => None,
-            Current::Stored(stored) => Some(Guard {
+            Current::Stored(stored) => Some(Guard::Version {
                 place: stored.place,
                 version: stored.record.version(),
             }),

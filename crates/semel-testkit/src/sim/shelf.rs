@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::store::{
-    AbsentAsOf, Change, Chunk, Commit, Current, Expected, INPUT, KIN_MAX, Logged, NewPayload,
-    PAGE_MAX, Page, Place, Progress, Query, StoreError, Stored, Waiting,
+    AbsentAsOf, Change, Chunk, Commit, Current, Expected, Guard, INPUT, KIN_MAX, Logged,
+    NewPayload, PAGE_MAX, Page, Place, Progress, Query, StoreError, Stored, Waiting,
 };
 use semel_core::KeyHash;
 use semel_core::clock::Stamp;
@@ -128,7 +128,7 @@ impl Shelf {
     ) -> Result<(Commit, Option<Changed>), StoreError> {
         if let Some(guard) = change.guard
             && bug != Some(Bug::ParentUnguarded)
-            && self.rows.get(&guard.place).map(|row| row.record.version()) != Some(guard.version)
+            && !self.holds(guard)?
         {
             return Ok((Commit::GuardChanged, None));
         }
@@ -152,6 +152,17 @@ impl Shelf {
         }
         self.keep_off_disk(&change.entry.command, bug);
         Ok(self.write(change, place, &current, stamp, bug, rng))
+    }
+
+    fn holds(&self, guard: Guard) -> Result<bool, StoreError> {
+        match guard {
+            Guard::Version { place, version } => {
+                Ok(self.rows.get(&place).map(|row| row.record.version()) == Some(version))
+            }
+            Guard::Bounds(bounds) => {
+                bounds.leave_room(|lane, limit| Ok(self.taken(bounds.queue, lane, limit)))
+            }
+        }
     }
 
     /// Keeps what a new task is given.

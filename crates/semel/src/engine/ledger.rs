@@ -7,7 +7,7 @@ use semel_core::ledger::{
     Action, Begin, Command, Decision, Entry, Fence, Record, Rejection, Reply, Sighting, State,
     StateKind, decide, parent_permits,
 };
-use semel_core::queue::LineChange;
+use semel_core::queue::{Bounds, Limits, LineChange};
 use semel_core::{Key, KeyHash, Namespace, Payload, Redactor, Timestamp};
 
 use super::inject::Faults;
@@ -86,6 +86,8 @@ pub struct Brought {
     pub parent: Option<(KeyHash, Fence)>,
     /// What the workers of its queue are given.
     pub input: Option<Arc<[u8]>>,
+    /// How many tasks those may have at once among whom the task is taken.
+    pub limits: Limits,
 }
 
 /// Where the bytes of a payload are.
@@ -124,6 +126,12 @@ enum Basis {
 
 impl Basis {
     const fn current(&self) -> &Current {
+        match self {
+            Self::Read(current) | Self::Assumed(current) => current,
+        }
+    }
+
+    fn into_current(self) -> Current {
         match self {
             Self::Read(current) | Self::Assumed(current) => current,
         }
@@ -184,12 +192,7 @@ impl Ledger {
         };
         for _ in 0..ROUNDS_MAX {
             let now = self.store.now();
-            let guard = match brought.parent {
-                Some((parent, fence)) => {
-                    Some(self.guard(subject, &basis, &parent, fence, now).await?)
-                }
-                None => None,
-            };
+            let guard = self.guard(subject, &basis, brought, now).await?;
             let record = basis.current().record();
             let seen = self.seen_alive(subject, record, command, now);
             let command = seen.as_ref().unwrap_or(command);
@@ -213,6 +216,13 @@ impl Ledger {
                         Commit::Conflict(current) => {
                             basis = Basis::Read(current);
                             continue;
+                        }
+                        Commit::GuardChanged if brought.limits != Limits::default() => {
+                            // The task is left to those who have room for it.
+                            (
+                                Err(Rejection::InFlight { until: None }),
+                                known.into_current(),
+                            )
                         }
                         Commit::GuardChanged => {
                             basis = known;
@@ -303,8 +313,25 @@ impl Ledger {
             .is_some_and(|directory| crate::hold::is_alive(&directory, &subject.hash, fence))
     }
 
-    /// Checks that the parent permits the child, and names the version that this rests on.
+    /// Says what must hold when the change is committed.
     async fn guard(
+        &self,
+        subject: &Subject,
+        basis: &Basis,
+        brought: &Brought,
+        now: Timestamp,
+    ) -> Result<Option<Guard>> {
+        if let Some((parent, fence)) = &brought.parent {
+            let guard = self.parental(subject, basis, parent, *fence, now).await?;
+            return Ok(Some(guard));
+        }
+        let record = basis.current().record();
+        let bounds = record.and_then(|record| Bounds::of(record, brought.limits));
+        Ok(bounds.map(Guard::Bounds))
+    }
+
+    /// Checks that the parent permits the child, and names the version that this rests on.
+    async fn parental(
         &self,
         subject: &Subject,
         basis: &Basis,
@@ -316,7 +343,7 @@ impl Ledger {
         parent_permits(stored.record(), fence, now)
             .map_err(|rejection| subject.refused(rejection, basis.current()))?;
         match stored {
-            Current::Stored(stored) => Ok(Guard {
+            Current::Stored(stored) => Ok(Guard::Version {
                 place: stored.place,
                 version: stored.record.version(),
             }),

@@ -41,8 +41,7 @@ impl Ledger {
         };
         let brought = Brought {
             payload: Some(Bytes::Here(answer.into())),
-            parent: brought.parent,
-            input: brought.input.clone(),
+            ..(*brought).clone()
         };
         (
             Cow::Owned(with_outcome(command.into_owned(), outcome)),

@@ -8,6 +8,9 @@ use super::{Place, Result};
 /// The most tasks that one look finds.
 pub const WAITING_MAX: usize = 256;
 
+/// The largest packed input of a task that comes along with it: more of them fit into an answer than a look finds.
+pub(super) const ALONG_MAX: i32 = 8 * 1024;
+
 /// How many lanes one look goes past in search of tasks that are due: a lane of tasks that were all put off costs a look
 /// at the index, and the next look begins elsewhere.
 pub(super) const LANES_MAX: usize = 1_024;
@@ -27,6 +30,9 @@ pub struct Waiting {
     pub limit: usize,
     /// Asks for those that workers have, instead of those that wait; lanes and times are not looked at.
     pub taken: bool,
+    /// Whether what their workers are given comes along ([`Stored::payload`](super::Stored)), as far as it is small
+    /// ([`ALONG_MAX`]).
+    pub inputs: bool,
 }
 
 /// A spot as the numbers of a row, in the order of the index.

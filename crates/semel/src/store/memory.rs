@@ -12,9 +12,9 @@ use semel_core::queue::QueueHash;
 use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
 
 use super::{
-    AbsentAsOf, Change, Chunk, Commit, Current, Expected, INPUT, KIN_MAX, Logged, NewPayload,
-    PAGE_MAX, PAYLOAD_MAX, Page, Pending, Place, Progress, Query, Result, Store, StoreError,
-    Stored, Waiting, line,
+    AbsentAsOf, Change, Chunk, Commit, Current, Expected, Guard, INPUT, KIN_MAX, Logged,
+    NewPayload, PAGE_MAX, PAYLOAD_MAX, Page, Pending, Place, Progress, Query, Result, Store,
+    StoreError, Stored, Waiting, line,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -104,7 +104,7 @@ impl State {
             check_size(input)?;
         }
         if let Some(guard) = change.guard
-            && self.rows.get(&guard.place).map(|row| row.record.version()) != Some(guard.version)
+            && !self.holds(guard)?
         {
             return Ok(Commit::GuardChanged);
         }
@@ -157,6 +157,17 @@ impl State {
         });
         self.stamp = Some(stamp);
         Ok(Commit::Done(self.current(Some(place))))
+    }
+
+    fn holds(&self, guard: Guard) -> Result<bool> {
+        match guard {
+            Guard::Version { place, version } => {
+                Ok(self.rows.get(&place).map(|row| row.record.version()) == Some(version))
+            }
+            Guard::Bounds(bounds) => {
+                bounds.leave_room(|lane, limit| Ok(self.taken(bounds.queue, lane, limit)))
+            }
+        }
     }
 
     fn store(
@@ -226,9 +237,14 @@ impl State {
         let found = places
             .into_iter()
             .filter_map(|place| Some((place, self.rows.get(&place)?)));
-        Ok(found
+        let mut found: Vec<_> = found
             .map(|(place, row)| Stored::new(Arc::clone(&row.record), place))
-            .collect())
+            .collect();
+        for stored in found.iter_mut().filter(|_| ask.inputs) {
+            let input = self.chunks.get(&(stored.place, INPUT));
+            stored.payload = input.and_then(|chunks| Some(chunks.first()?.bytes.clone().into()));
+        }
+        Ok(found)
     }
 
     fn taken(&self, queue: QueueHash, lane: Option<u64>, limit: usize) -> usize {

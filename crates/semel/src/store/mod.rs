@@ -25,7 +25,7 @@ use std::sync::Arc;
 use semel_core::clock::{Reading, Stamp};
 use semel_core::identity::{self, Kin, KinChange};
 use semel_core::ledger::{Entry, Fence, Record, StateKind, Version};
-use semel_core::queue::{LineChange, QueueHash};
+use semel_core::queue::{Bounds, LineChange, QueueHash};
 use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp, TokenId, TokenRecord};
 use tokio::sync::mpsc;
 
@@ -303,7 +303,8 @@ pub struct Stored {
     pub record: Arc<Record>,
     /// Where it lies in its store.
     pub place: Place,
-    /// The payload of its outcome, where the store had it at hand when it read the record.
+    /// The payload of its outcome, where the store had it at hand when it read the record. What a look along a line found has
+    /// none yet: there it is what the task's workers are given ([`Waiting::inputs`]).
     pub payload: Option<Arc<[u8]>>,
 }
 
@@ -376,13 +377,18 @@ impl From<&Current> for Expected {
     }
 }
 
-/// A record that must still be at this version when a change is committed.
+/// What must hold when a change is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guard {
-    /// Where the record lies.
-    pub place: Place,
-    /// The version it must have.
-    pub version: Version,
+pub enum Guard {
+    /// A record is still at this version.
+    Version {
+        /// Where the record lies.
+        place: Place,
+        /// The version it must have.
+        version: Version,
+    },
+    /// Workers have fewer tasks than they may.
+    Bounds(Bounds),
 }
 
 /// What a change does to the operation's payload.
@@ -410,7 +416,7 @@ pub enum Commit {
     Done(Current),
     /// Something else is stored; nothing was written.
     Conflict(Current),
-    /// The guarded record has changed; nothing was written.
+    /// What had to hold does not; nothing was written.
     GuardChanged,
 }
 

@@ -1,9 +1,11 @@
 //! What a client asks.
 
+use std::num::NonZeroU32;
+
 use semel_core::breaker::Act;
 use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence};
-use semel_core::queue::QueueHash;
+use semel_core::queue::{Limits, QueueHash};
 use semel_core::{KeyHash, Scope};
 
 use super::fields::{Malformed, Reader, Result, Writer, wrong};
@@ -94,9 +96,11 @@ pub struct Apply {
 }
 
 impl Apply {
-    /// Says whether it leaves a task for workers.
+    /// Says whether it leaves a task for workers, or takes one of which there may be so many only.
     const fn has_task(&self) -> bool {
-        matches!(&self.command, Command::Submit(submit) if submit.task.is_some())
+        let Limits { queue, lane } = self.brought.limits;
+        let leaves = matches!(&self.command, Command::Submit(submit) if submit.task.is_some());
+        leaves || queue.is_some() || lane.is_some()
     }
 }
 
@@ -225,6 +229,7 @@ impl Call {
                 w.number(ask.skip as u64);
                 w.number(ask.limit as u64);
                 w.bool(ask.taken);
+                w.bool(ask.inputs);
             }
             Self::Taken { queue, lane, limit } => {
                 w.byte(14);
@@ -250,6 +255,10 @@ impl Call {
             (FORMAT_TASKS, Self::Apply(apply)) => {
                 let input = r.option("the input", |r| r.bytes("the input"))?;
                 apply.brought.input = input.map(Into::into);
+                apply.brought.limits = Limits {
+                    queue: r.option("the limit of a queue", get_limit)?,
+                    lane: r.option("the limit of a lane", get_limit)?,
+                };
             }
             _ => {}
         }
@@ -323,6 +332,7 @@ fn get(r: &mut Reader<'_>) -> Result<Call> {
             skip: r.size("the number of tasks")?,
             limit: r.size("the limit")?,
             taken: r.bool("which tasks")?,
+            inputs: r.bool("their inputs")?,
         }),
         14 => Call::Taken {
             queue: QueueHash(r.number("the queue")?),
@@ -359,7 +369,16 @@ fn put_apply(w: &mut Writer, apply: &Apply) {
     });
     if apply.has_task() {
         w.option(brought.input.as_deref(), Writer::bytes);
+        for limit in [brought.limits.queue, brought.limits.lane] {
+            w.option(limit, |w, limit| w.number(limit.get().into()));
+        }
     }
+}
+
+fn get_limit(r: &mut Reader<'_>) -> Result<NonZeroU32> {
+    let number = r.number("a limit")?;
+    let limit = u32::try_from(number).ok().and_then(NonZeroU32::new);
+    limit.ok_or_else(|| wrong("a limit"))
 }
 
 fn get_apply(r: &mut Reader<'_>) -> Result<Apply> {
@@ -377,7 +396,7 @@ fn get_apply(r: &mut Reader<'_>) -> Result<Apply> {
                 3.. => return Err(wrong("the payload")),
             },
             parent: r.option("the parent", |r| Ok((r.hash("the parent")?, r.fence()?)))?,
-            input: None,
+            ..Brought::default()
         },
     })
 }

@@ -1,5 +1,6 @@
 //! Messages come back as they were sent, and no bytes can do harm.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -8,7 +9,7 @@ use semel_core::ledger::{
     AttemptKind, Begin, Command, Decision, Entry, Event, Expire, Fence, Grant, Order, Ordered,
     Record, Rejection, Reply, Reported, Spec, StateKind, Submit, Version, decide,
 };
-use semel_core::queue::{QueueHash, Task};
+use semel_core::queue::{Limits, QueueHash, Task};
 use semel_core::{
     AttemptId, Class, Digest, Effect, Fingerprint, Input, Key, KeyHash, Label, Lease, Namespace,
     Payload, Policy, Scope, Timestamp,
@@ -99,6 +100,24 @@ fn submit(input: &[u8]) -> Call {
     }))
 }
 
+/// Takes a task, of which a lane may have so many.
+fn take_one_of(lane: u32) -> Call {
+    Call::Apply(Box::new(Apply {
+        subject: Subject {
+            hash: hash(),
+            key: None,
+        },
+        command: begin(),
+        brought: Brought {
+            limits: Limits {
+                queue: None,
+                lane: NonZeroU32::new(lane),
+            },
+            ..Brought::default()
+        },
+    }))
+}
+
 fn calls() -> Vec<Call> {
     let (place, fence) = (Place(u64::MAX), Fence(9));
     let order = Order {
@@ -116,7 +135,7 @@ fn calls() -> Vec<Call> {
             brought: Brought {
                 payload,
                 parent,
-                input: None,
+                ..Brought::default()
             },
         }))
     };
@@ -133,6 +152,7 @@ fn calls() -> Vec<Call> {
         ),
         apply(begin(), None, Some(Bytes::Streamed(fence)), None),
         submit(b"to whom"),
+        take_one_of(3),
         Call::Waiting(Waiting {
             queue: QueueHash(u64::MAX),
             now: NOW,
@@ -140,6 +160,7 @@ fn calls() -> Vec<Call> {
             skip: 3,
             limit: 256,
             taken: true,
+            inputs: true,
         }),
         Call::Taken {
             queue: QueueHash(1),
@@ -398,6 +419,7 @@ fn tasks_have_the_format_that_older_servers_refuse() {
         let is_task = match &call {
             Call::Apply(apply) => {
                 matches!(&apply.command, Command::Submit(it) if it.task.is_some())
+                    || apply.brought.limits != Limits::default()
             }
             Call::Waiting(_) | Call::Taken { .. } => true,
             _ => false,

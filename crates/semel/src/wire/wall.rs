@@ -63,6 +63,7 @@ impl Wall<'_> {
             skip: 0,
             limit: 1,
             taken: true,
+            inputs: false,
         };
         if self.waiting(one).await?.is_empty() {
             return Ok(0);

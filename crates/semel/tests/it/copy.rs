@@ -131,6 +131,7 @@ async fn held(store: &Arc<dyn Store>) -> Held {
             skip: 0,
             limit: WAITING_MAX,
             taken: false,
+            inputs: false,
         };
         let found = store.waiting(ask).await.expect("it can be read");
         let found: BTreeSet<Place> = found.into_iter().map(|stored| stored.place).collect();

@@ -202,8 +202,8 @@ impl Carrier {
         }
         let brought = Brought {
             payload,
-            parent: None,
             input: self.task_input(&entry.command, place).await?,
+            ..Brought::default()
         };
         self.write(key, current, seq, &entry, *write, &brought)
             .await

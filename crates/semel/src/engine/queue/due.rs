@@ -62,6 +62,7 @@ impl Inner {
                 skip: 0,
                 limit,
                 taken: false,
+                inputs: false,
             };
             let found = self.ledger.store.waiting(ask).await?;
             let is_meant = |stored: &Stored| lane_if_meant(stored, namespace, take).is_some();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
-use semel_core::queue::{Backoff, Rate};
+use semel_core::queue::{Backoff, Limits, Rate};
 use semel_core::{Label, OnDoubt};
 
 use super::Queueing;
@@ -41,6 +41,16 @@ impl Default for QueueSettings {
             rate: None,
             lane_rate: None,
             retry_budget: retry_budget(),
+        }
+    }
+}
+
+impl QueueSettings {
+    /// How many tasks workers may have at once.
+    pub(super) const fn limits(&self) -> Limits {
+        Limits {
+            queue: self.concurrency,
+            lane: self.lane_concurrency,
         }
     }
 }

@@ -175,7 +175,7 @@ impl Engine {
     /// Fails when the store does, and when what it has is not what was submitted.
     pub async fn task_input(&self, stored: &Stored) -> Result<Option<Vec<u8>>> {
         match stored.record.operation() {
-            Some(operation) => self.inner.input(stored, operation).await,
+            Some(operation) => self.inner.input(stored, operation, None).await,
             None => Ok(None),
         }
     }
@@ -304,6 +304,7 @@ impl Inner {
             skip: turn.looked_after,
             limit: WAITING_MAX,
             taken: true,
+            inputs: false,
         };
         let found = self.ledger.store.waiting(ask).await?;
         // The next look goes on behind these, and begins anew at the end.
@@ -353,6 +354,7 @@ impl Inner {
             skip: turn.skip,
             limit: take.max,
             taken: false,
+            inputs: true,
         };
         let found = self.ledger.store.waiting(ask).await?;
         if found.is_empty() {
@@ -406,12 +408,13 @@ impl Inner {
     }
 
     /// Begins one task; `None` when another worker was faster.
-    async fn begin_task(self: Arc<Self>, stored: Stored, take: &Take) -> Result<Option<Taken>> {
+    async fn begin_task(self: Arc<Self>, mut stored: Stored, take: &Take) -> Result<Option<Taken>> {
+        let at_hand = stored.payload.take();
         let Some(operation) = stored.record.operation() else {
             return Ok(None);
         };
         // What cannot be read must not be begun.
-        let input = self.input(&stored, operation).await?;
+        let input = self.input(&stored, operation, at_hand.as_deref()).await?;
         let spec = Arc::clone(&operation.spec);
         let name = spec.name.clone();
         let holder = (!take.is_elsewhere).then(|| self.holder.clone()).flatten();
@@ -426,7 +429,10 @@ impl Inner {
                 worker: true,
                 sighting: None,
             },
-            brought: Brought::default(),
+            brought: Brought {
+                limits: self.queues.of(&take.queue).limits(),
+                ..Brought::default()
+            },
             saver: None,
         };
         let assumed = Some(Current::Stored(stored.clone()));
@@ -444,12 +450,22 @@ impl Inner {
     }
 
     /// Loads what a task is given, and proves that it is what was submitted.
-    async fn input(&self, stored: &Stored, operation: &Operation) -> Result<Option<Vec<u8>>> {
+    async fn input(
+        &self,
+        stored: &Stored,
+        operation: &Operation,
+        at_hand: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
         let Some(payload) = operation.task.as_ref().and_then(|task| task.input) else {
             return Ok(None);
         };
-        let chunks = self.ledger.store.stream(stored.place, INPUT).await?;
-        let bytes: Vec<u8> = chunks.into_iter().flat_map(|chunk| chunk.bytes).collect();
+        let bytes = match at_hand {
+            Some(bytes) => bytes.to_vec(),
+            None => {
+                let chunks = self.ledger.store.stream(stored.place, INPUT).await?;
+                chunks.into_iter().flat_map(|chunk| chunk.bytes).collect()
+            }
+        };
         if Digest::of(&bytes) != payload.digest {
             let key = &operation.spec.key;
             let text = format!("the input of {key} is not what was submitted");

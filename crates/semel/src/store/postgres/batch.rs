@@ -16,8 +16,8 @@ use super::reader::{ALONG_MAX, column, current};
 use crate::store::bytes::pack;
 use crate::store::standing::only_read;
 use crate::store::{
-    AbsentAsOf, Change, Commit, Current, Expected, Moved, NewPayload, Place, Result, StoreError,
-    Stored, line,
+    AbsentAsOf, Change, Commit, Current, Expected, Guard, Moved, NewPayload, Place, Result,
+    StoreError, Stored, line,
 };
 
 /// The last moment that a readable column shows, in the year 9999: the record has the true one.
@@ -217,6 +217,7 @@ struct Columns<'a> {
     leaves: Vec<Option<i64>>,
     line: Vec<i64>,
     input: Vec<Option<&'a [u8]>>,
+    bounds: Vec<Option<i64>>,
 }
 
 impl<'a> Columns<'a> {
@@ -232,11 +233,7 @@ impl<'a> Columns<'a> {
         self.key_hash.push(&change.key.0.0);
         self.place.push(place);
         self.expected.push(expected);
-        let guard = change.guard;
-        self.guard_place
-            .push(guard.map(|guard| number(guard.place)));
-        self.guard_version
-            .push(guard.map(|guard| guard.version.0.cast_signed()));
+        self.push_guard(change.guard);
         self.payload.push(prepared.payload() as i16);
         self.replaces.push(prepared.replaces());
         self.packed.push(prepared.packed.as_deref());
@@ -252,6 +249,26 @@ impl<'a> Columns<'a> {
         self.push_spot(1, change.line.enters);
         self.input.push(prepared.input.as_deref());
         self.push_record(change.next.as_deref());
+    }
+
+    /// Adds what must hold: a version, or bounds as the four numbers of `semel.apply`.
+    fn push_guard(&mut self, guard: Option<Guard>) {
+        let (version, bounds) = match guard {
+            None => (None, None),
+            Some(Guard::Version { place, version }) => (Some((place, version)), None),
+            Some(Guard::Bounds(bounds)) => (None, Some(bounds)),
+        };
+        self.guard_place
+            .push(version.map(|(place, _)| number(place)));
+        self.guard_version
+            .push(version.map(|(_, version)| version.0.cast_signed()));
+        let limits = bounds.map(|bounds| bounds.limits).unwrap_or_default();
+        self.bounds.extend([
+            bounds.map(|bounds| bounds.queue.0.cast_signed()),
+            bounds.map(|bounds| line::lane_order(bounds.lane)),
+            limits.queue.map(|limit| limit.get().into()),
+            limits.lane.map(|limit| limit.get().into()),
+        ]);
     }
 
     /// Adds a spot that the last change leaves (0) or enters (1), as the eight numbers of `semel.apply`.
@@ -321,7 +338,7 @@ impl<'a> Columns<'a> {
 pub(super) const APPLY: &str = "SELECT n, outcome, place, record, packed, clock, heard FROM semel.apply(\
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
     $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, \
-    $36, $37)";
+    $36, $37, $38)";
 
 /// How a call of `semel.apply` is made.
 #[derive(Clone, Copy, Debug)]
@@ -343,6 +360,7 @@ pub(super) struct Arguments<'a> {
     leaves: Option<Vec<Option<i64>>>,
     line: Option<Vec<i64>>,
     input: Option<Vec<Option<&'a [u8]>>>,
+    bounds: Option<Vec<Option<i64>>>,
 }
 
 impl<'a> Arguments<'a> {
@@ -364,12 +382,13 @@ impl<'a> Arguments<'a> {
             line: Some(std::mem::take(&mut columns.line)).filter(|line| !line.is_empty()),
             input: Some(std::mem::take(&mut columns.input))
                 .filter(|input| input.iter().any(Option::is_some)),
+            bounds: filled(&mut columns.bounds),
             columns,
         }
     }
 
     /// Returns the parameters of [`APPLY`].
-    pub(super) fn parameters(&self) -> [Parameter<'_>; 37] {
+    pub(super) fn parameters(&self) -> [Parameter<'_>; 38] {
         let c = &self.columns;
         [
             (&self.call.batch, Type::INT8),
@@ -409,6 +428,7 @@ impl<'a> Arguments<'a> {
             (&self.leaves, Type::INT8_ARRAY),
             (&self.line, Type::INT8_ARRAY),
             (&self.input, Type::BYTEA_ARRAY),
+            (&self.bounds, Type::INT8_ARRAY),
         ]
     }
 }

@@ -127,6 +127,9 @@ pub(super) async fn kin(pool: &Arc<Pool>, time: &Time, kin: Kin) -> Result<Vec<S
     records(pool, time, sql, &parameters).await
 }
 
+/// The column in which a look along a line has what the workers of a task are given.
+const INPUT_COLUMN: usize = 3;
+
 /// Loads the records that a function found; the last row, without a place, has the time.
 async fn records(
     pool: &Arc<Pool>,
@@ -147,7 +150,13 @@ async fn records(
         let record = record.ok_or_else(|| {
             StoreError::Corrupt(format!("record {} is indexed and not there", place.0))
         })?;
-        found.push(decode(place, record)?);
+        let mut stored = decode(place, record)?;
+        if row.len() > INPUT_COLUMN
+            && let Some(packed) = column::<Option<&[u8]>>(row, INPUT_COLUMN)?
+        {
+            stored.payload = unpack(packed)?.map(Arc::from);
+        }
+        found.push(stored);
     }
     Ok(found)
 }
@@ -157,19 +166,22 @@ pub(super) async fn waiting(pool: &Arc<Pool>, time: &Time, ask: &Waiting) -> Res
     if ask.taken {
         return in_hand(pool, time, ask).await;
     }
-    let sql = "SELECT place, record, clock FROM semel.waiting($1, $2, $3, $4, $5, $6)";
+    let sql = "SELECT place, record, clock, input FROM semel.waiting($1, $2, $3, $4, $5, $6, $7)";
     let small = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let queue = ask.queue.0.cast_signed();
     let after = line::lane_order(ask.after_lane);
     let (skip, limit) = (small(ask.skip), small(ask.limit.clamp(1, WAITING_MAX)));
     let lanes = small(line::LANES_MAX);
-    let parameters: [Parameter<'_>; 6] = [
+    // Nothing is as short as that.
+    let along = if ask.inputs { line::ALONG_MAX } else { -1 };
+    let parameters: [Parameter<'_>; 7] = [
         (&queue, Type::INT8),
         (&ask.now.0, Type::INT8),
         (&after, Type::INT8),
         (&skip, Type::INT4),
         (&limit, Type::INT4),
         (&lanes, Type::INT4),
+        (&along, Type::INT4),
     ];
     records(pool, time, sql, &parameters).await
 }

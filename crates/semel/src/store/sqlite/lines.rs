@@ -1,9 +1,11 @@
 //! The lines of tasks: which rows wait in which queue, and which its workers have.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension};
 use semel_core::queue::{LineChange, QueueHash};
 
-use super::{failed, reader};
+use super::{failed, payload, reader};
 use crate::store::line::{self, Lines, Row, lane_order};
 use crate::store::{Place, Result, StoreError, Stored, Waiting};
 
@@ -55,7 +57,13 @@ pub(super) fn waiting(connection: &Connection, ask: &Waiting) -> Result<Vec<Stor
     let mut found = vec![];
     for place in places {
         // One that was dropped since the index was read is nobody's any more.
-        found.extend(reader::row(connection, place.0)?);
+        let Some(mut stored) = reader::row(connection, place.0)? else {
+            continue;
+        };
+        if ask.inputs {
+            stored.payload = payload::small_input(connection, place.0)?.map(Arc::from);
+        }
+        found.push(stored);
     }
     Ok(found)
 }
@@ -230,6 +238,7 @@ mod tests {
             skip,
             limit: 10,
             taken,
+            inputs: false,
         };
         let lines = &mut Looking {
             connection,

@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::failed;
 use crate::store::bytes::{ERASED, unpack};
+use crate::store::line::ALONG_MAX;
 use crate::store::{Chunk, INPUT, Result};
 
 /// Where a payload lies.
@@ -119,6 +120,23 @@ pub(super) fn put_input(connection: &Connection, id: u64, packed: &[u8]) -> rusq
         )?
         .execute((id.cast_signed(), INPUT.0.cast_signed(), packed))
         .map(drop)
+}
+
+/// Loads the input of a task, unless it is large.
+pub(super) fn small_input(connection: &Connection, id: u64) -> Result<Option<Vec<u8>>> {
+    let load = || {
+        connection
+            .prepare_cached(
+                "SELECT body FROM chunks WHERE operation = ?1 AND fence = ?2 AND length(body) <= ?3",
+            )?
+            .query_row(
+                (id.cast_signed(), INPUT.0.cast_signed(), ALONG_MAX),
+                |row| row.get::<_, Vec<u8>>(0),
+            )
+            .optional()
+    };
+    let packed = load().map_err(|error| failed("load an input", &error))?;
+    packed.map_or(Ok(None), |packed| unpack(&packed))
 }
 
 /// Takes a stream away, unless it is the answer.

@@ -317,8 +317,7 @@ async fn an_outcome_comes_with_the_answer_that_it_names() {
     };
     let brought = |payload| Brought {
         payload,
-        parent: None,
-        input: None,
+        ..Brought::default()
     };
     let here = |bytes: &[u8]| Some(Bytes::Here(bytes.into()));
     for (payload, bytes) in [

@@ -12,11 +12,12 @@ CREATE TABLE semel.lines (
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000);
 
 -- Finds tasks that wait in the line of a queue and are due: the highest priority first, and of each priority one of
--- every lane in turn, beginning behind the lane that had its turn last. The last row, without a place, has the time.
+-- every lane in turn, beginning behind the lane that had its turn last; each with what its workers are given, packed, if that
+-- is at most so long. The last row, without a place, has the time.
 CREATE FUNCTION semel.waiting(
-    a_queue bigint, a_now bigint, a_after bigint, a_skip integer, a_limit integer, a_lanes integer
+    a_queue bigint, a_now bigint, a_after bigint, a_skip integer, a_limit integer, a_lanes integer, a_along integer
 )
-RETURNS TABLE (place bigint, record bytea, clock bigint)
+RETURNS TABLE (place bigint, record bytea, clock bigint, input bytea)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET enable_bitmapscan = off
@@ -82,12 +83,15 @@ BEGIN
         SELECT l.rank INTO v_rank FROM semel.lines l WHERE l.queue = a_queue AND l.taken = 0
             AND l.rank > v_rank ORDER BY l.rank LIMIT 1;
     END LOOP;
-    RETURN QUERY SELECT f.place, o.record, NULL::bigint
+    RETURN QUERY SELECT f.place, o.record, NULL::bigint, c.packed
         FROM unnest(v_found) WITH ORDINALITY AS f (place, n)
         JOIN semel.operations o ON o.place = f.place AND o.bucket = (f.place & 255)::smallint
+        LEFT JOIN semel.chunks c ON c.place = f.place AND c.bucket = (f.place & 255)::smallint AND c.fence = 0
+            AND octet_length(c.packed) <= a_along
         ORDER BY f.n;
     place := NULL;
     record := NULL;
+    input := NULL;
     clock := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
     RETURN NEXT;
 END
@@ -119,6 +123,8 @@ DROP FUNCTION semel.apply(
 -- a_line: what the lines of tasks have to do, eight numbers for each spot: the change's number, 1 if the record enters and 0 if
 -- it leaves, queue, whether it is taken, rank, lane, from when, until when (-1 for ever); NULL when there is nothing to do.
 -- a_input: what the workers of a new task are given, packed; NULL when no change brings any.
+-- a_bounds: how many tasks workers may have, four numbers for each change: queue, lane, how many of the queue, how many of
+-- the lane, each NULL where there is no limit; NULL as a whole when no change has any.
 -- a_report: whether it tells what became of an attempt, which a closed store still takes.
 -- outcome: 0 something else is stored, 1 written, 2 the guard has changed, 3 the ledger has moved (the
 -- record says where to), 4 the store is a copy.
@@ -131,7 +137,7 @@ CREATE FUNCTION semel.apply(
     a_settled_at timestamptz[], a_lease_until timestamptz[], a_record bytea[],
     a_payload smallint[], a_replaces boolean[], a_packed bytea[], a_stream_fence bigint[],
     a_at timestamptz[], a_command text[], a_report boolean[], a_entry bytea[],
-    a_enters bigint[], a_leaves bigint[], a_line bigint[], a_input bytea[]
+    a_enters bigint[], a_leaves bigint[], a_line bigint[], a_input bytea[], a_bounds bigint[]
 )
 RETURNS TABLE (n integer, outcome smallint, place bigint, record bytea, packed bytea, clock bigint, heard boolean)
 LANGUAGE plpgsql VOLATILE
@@ -151,6 +157,8 @@ DECLARE
     v_spots bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(a_kind)]);
     v_standing text;
     v_free boolean;
+    v_turn integer;
+    v_room boolean;
 BEGIN
     -- An answer is given after COMMIT, so COMMIT must mean that it is on disk.
     IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
@@ -168,6 +176,16 @@ BEGIN
     SELECT m.value INTO v_standing FROM semel.meta m WHERE m.name = 'standing';
     v_standing := coalesce(v_standing, 'copy');
     v_free := v_standing = 'open' OR coalesce(current_setting('semel.fills', true), '') = 'on';
+
+    -- Whoever takes from a queue with limits takes alone: what is counted below is all there is. The locks are taken in one
+    -- order, and before any row is.
+    IF a_bounds IS NOT NULL THEN
+        FOR v_turn IN SELECT DISTINCT (a_bounds[g] & 2147483647)::integer
+            FROM generate_series(1, cardinality(a_bounds), 4) AS g WHERE a_bounds[g] IS NOT NULL ORDER BY 1
+        LOOP
+            PERFORM pg_advisory_xact_lock(1936026990, v_turn);
+        END LOOP;
+    END IF;
 
     -- Many changes that do nothing else are written together: a statement for each table.
     IF a_plain AND v_free THEN
@@ -276,6 +294,21 @@ BEGIN
                 CONTINUE;
             END IF;
         END IF;
+        v_room := true;
+        IF a_bounds[i * 4 - 1] IS NOT NULL THEN
+            SELECT count(*) < a_bounds[i * 4 - 1] INTO v_room FROM (SELECT FROM semel.lines l
+                WHERE l.queue = a_bounds[i * 4 - 3] AND l.taken = 1 LIMIT a_bounds[i * 4 - 1]) AS of_queue;
+        END IF;
+        IF v_room AND a_bounds[i * 4] IS NOT NULL THEN
+            SELECT count(*) < a_bounds[i * 4] INTO v_room FROM (SELECT FROM semel.lines l
+                WHERE l.queue = a_bounds[i * 4 - 3] AND l.taken = 1 AND l.rank = 0
+                    AND l.lane = a_bounds[i * 4 - 2] LIMIT a_bounds[i * 4]) AS of_lane;
+        END IF;
+        IF NOT v_room THEN
+            outcome := 2;
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
         CASE a_kind[i]
         WHEN 0 THEN
             v_seq := nextval('semel.numbers') * 256 + a_bucket[i];
@@ -358,6 +391,11 @@ BEGIN
             INSERT INTO semel.kin (kin, place) VALUES (a_enters[i], v_place) ON CONFLICT DO NOTHING;
         END IF;
         v_spots[i] := v_place;
+        IF a_bounds[i * 4 - 3] IS NOT NULL THEN
+            -- At once, so that the next one is counted with it.
+            INSERT INTO semel.lines (queue, taken, rank, lane, at, place)
+                VALUES (a_bounds[i * 4 - 3], 1, 0, a_bounds[i * 4 - 2], 0, v_place) ON CONFLICT DO NOTHING;
+        END IF;
         outcome := 1;
         place := v_place;
         RETURN NEXT;

@@ -370,7 +370,13 @@ fn place_in_indexes(connection: &Connection, place: Place, change: &Prepared) ->
 }
 
 fn guard_holds(connection: &Connection, guard: &Guard) -> Result<bool> {
-    Ok(version_of(connection, guard.place)? == Some(guard.version.0))
+    match guard {
+        Guard::Version { place, version } => Ok(version_of(connection, *place)? == Some(version.0)),
+        // Those of this group are in the table already, and nobody else writes meanwhile.
+        Guard::Bounds(bounds) => {
+            bounds.leave_room(|lane, limit| lines::taken(connection, bounds.queue, lane, limit))
+        }
+    }
 }
 
 fn version_of(connection: &Connection, place: Place) -> Result<Option<u64>> {
