@@ -178,15 +178,19 @@ impl Desk {
     /// Returns the version that is decided on: the one that was read; or the one before, when the
     /// last thing that happened is this very decision, so that giving it twice changes nothing.
     fn version(&self, found: &Found, choice: &Choice) -> Version {
-        let version = found.record.version();
-        let before = Version(version.0.saturating_sub(1));
-        let last = found.operation().and_then(|it| it.last_order);
-        let repeat = choice.command(self.order(before), &self.redactor).digest();
-        if last.is_some_and(|last| last.digest == repeat) {
-            before
+        if self.is_repeat(found, choice) {
+            before(found)
         } else {
-            version
+            found.record.version()
         }
+    }
+
+    /// Says whether the last thing that happened is this very decision.
+    pub(crate) fn is_repeat(&self, found: &Found, choice: &Choice) -> bool {
+        let last = found.operation().and_then(|it| it.last_order);
+        let order = self.order(before(found));
+        let repeat = choice.command(order, &self.redactor).digest();
+        last.is_some_and(|last| last.digest == repeat)
     }
 
     /// Returns the state that a decision would lead to; `None` when nothing would change.
@@ -212,6 +216,11 @@ fn tell(context: &Context, found: &Found, effect: Effect, change: Option<String>
     let mut receipt = receipt(found, effect, state);
     receipt["changes"] = json!(change.into_iter().collect::<Vec<_>>());
     context.printer.answer(&receipt, &line);
+}
+
+/// Returns the version before the last thing that happened.
+fn before(found: &Found) -> Version {
+    Version(found.record.version().0.saturating_sub(1))
 }
 
 /// Names a state; what is left of a forgotten operation is nothing to its operator.

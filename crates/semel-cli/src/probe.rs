@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::child::recording::Keep;
 use crate::child::signals::Signals;
 use crate::child::{self, Ended};
 use crate::commands::run::data::RunData;
@@ -31,7 +32,7 @@ pub(crate) fn shell(probe: &str) -> Command {
 
 /// Runs a probe and judges its exit code: 0 means done, 1 not done, anything else unknown.
 pub(crate) async fn look(command: Command, signals: &Signals) -> Result<Found, Failure> {
-    let running = match child::start(command, false, Command::spawn) {
+    let running = match child::start(command, false, Keep::Both, Command::spawn) {
         Ok(running) => running,
         Err(error) => return Ok(Found::Unknown(format!("cannot be run: {error}"))),
     };

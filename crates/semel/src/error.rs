@@ -186,6 +186,9 @@ impl Error {
         }
         match self.code() {
             "in_flight" => Some("wait for the running attempt, or ask again later"),
+            "breaker_open" if self.retry_at().is_none() => {
+                Some("somebody opened it by hand, and has to close it (`semel breaker close NAME`)")
+            }
             "breaker_open" => Some(
                 "wait until then, or close it by hand once the target is well again (`semel breaker close NAME`)",
             ),
@@ -237,6 +240,10 @@ impl From<TextError> for Error {
 
 impl From<canonical::Error> for Error {
     fn from(error: canonical::Error) -> Self {
+        if let canonical::Error::TooLarge { size, limit } = error {
+            let what = "the input";
+            return StoreError::TooLarge { what, size, limit }.into();
+        }
         Self::InvalidInput(format!("the input is not JSON with one meaning: {error}"))
     }
 }

@@ -204,6 +204,30 @@ impl Receipt {
     }
 }
 
+impl Receipt {
+    /// Says what came of a task to the call that left it there, or to one that found it.
+    #[must_use]
+    pub fn as_seen_by(self, known: &Self) -> Self {
+        if matches!(self.state, StateKind::Pending | StateKind::Running) {
+            return Self {
+                effect: known.effect,
+                replayed: known.replayed,
+                original_effect: known.original_effect,
+                ..self
+            };
+        }
+        if known.replayed {
+            return Self {
+                effect: Effect::Noop,
+                replayed: true,
+                original_effect: Some(self.effect),
+                ..self
+            };
+        }
+        self
+    }
+}
+
 /// Says which policies stand, where a call asked for others: those of the first call.
 pub(crate) fn policy_kept(asked: &Spec, current: &Current) -> Option<String> {
     let spec = &current.record().and_then(Record::operation)?.spec;

@@ -89,7 +89,7 @@ pub(crate) struct Submit {
     pub(crate) class: Option<ClassWord>,
 
     /// Waits for the result, this long at most
-    #[arg(long, value_parser = values::duration, value_name = "DURATION", num_args = 0..=1, default_missing_value = "24h", allow_hyphen_values = true)]
+    #[arg(long, value_parser = values::duration, value_name = "DURATION", num_args = 0..=1, default_missing_value = "24h")]
     pub(crate) wait: Option<Duration>,
 
     /// Says what would happen and writes nothing

@@ -12,14 +12,16 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
 
 use self::output::Pump;
-use self::recording::{Recording, Shared};
+use self::recording::{Keep, Recording, Shared};
 use self::signals::Signals;
 
 /// How long a child has, after it was asked to end, before it is killed.
-const KILL_AFTER: Duration = Duration::from_secs(5);
+pub(crate) const KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// How a child ended.
 #[derive(Debug)]
@@ -60,9 +62,10 @@ pub(crate) struct Running {
 pub(crate) fn start(
     mut command: Command,
     live: bool,
+    keep: Keep,
     spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
 ) -> io::Result<Running> {
-    let recording = Arc::new(Shared::default());
+    let recording = Arc::new(Shared::new(keep));
     let (inlets, pump) = Pump::start(live, &recording)?;
     let child = spawn(command.stdout(inlets.stdout).stderr(inlets.stderr))?;
     Ok(Running {
@@ -86,15 +89,22 @@ impl Running {
     ) -> io::Result<Ended> {
         let pid = self.pid()?;
         signals.forward_to(Some(pid));
-        let timed_out = until_exit(pid, timeout).await?;
+        let timed_out = until_exit(Whom::Child(pid), timeout).await?;
         // From here on the number may be given to another process.
         signals.forward_to(None);
         self.collect(timed_out)
     }
 
-    /// Waits for the end of a child that gets no signals from us, and ends it after the timeout.
-    pub(crate) async fn end_alone(self, timeout: Option<Duration>) -> io::Result<Ended> {
-        let timed_out = until_exit(self.pid()?, timeout).await?;
+    /// Waits for the end of a child that leads a group of its own and gets no signals from us; after the timeout ends the
+    /// whole group: what the child has started must not act beside the next attempt.
+    pub(crate) async fn end_group(
+        self,
+        timeout: Option<Duration>,
+        ended: impl FnOnce(),
+    ) -> io::Result<Ended> {
+        let timed_out = until_exit(Whom::Group(self.pid()?), timeout).await?;
+        // From here on the number may be given to another process.
+        ended();
         self.collect(timed_out)
     }
 
@@ -116,9 +126,33 @@ impl Running {
     }
 }
 
+/// Who is ended after a timeout.
+#[derive(Clone, Copy, Debug)]
+enum Whom {
+    Child(Pid),
+    /// The child and all others of the group that it leads.
+    Group(Pid),
+}
+
+impl Whom {
+    const fn child(self) -> Pid {
+        match self {
+            Self::Child(pid) | Self::Group(pid) => pid,
+        }
+    }
+
+    /// Sends a signal. It can only fail when all of them have ended, and then there is nothing to end.
+    fn send(self, signal: Signal) {
+        let _ = match self {
+            Self::Child(pid) => kill_process(pid, signal),
+            Self::Group(pid) => kill_process_group(pid, signal),
+        };
+    }
+}
+
 /// Waits until a child has ended, and ends it after the timeout; says whether that was needed.
-async fn until_exit(pid: Pid, timeout: Option<Duration>) -> io::Result<bool> {
-    let exited = tokio::task::spawn_blocking(move || exited(pid));
+async fn until_exit(whom: Whom, timeout: Option<Duration>) -> io::Result<bool> {
+    let exited = tokio::task::spawn_blocking(move || exited(whom.child()));
     tokio::pin!(exited);
     let mut timed_out = false;
     let done = async {
@@ -129,18 +163,21 @@ async fn until_exit(pid: Pid, timeout: Option<Duration>) -> io::Result<bool> {
                 () = tokio::time::sleep(timeout) => {}
             }
             timed_out = true;
-            // It can only fail when the child has ended, and then there is nothing to end.
-            let _ = kill_process(pid, Signal::TERM);
+            whom.send(Signal::TERM);
             tokio::select! {
                 biased;
                 ended = &mut exited => return ended,
                 () = tokio::time::sleep(KILL_AFTER) => {}
             }
-            let _ = kill_process(pid, Signal::KILL);
+            whom.send(Signal::KILL);
         }
         exited.await
     };
     done.await.map_err(io::Error::other)??;
+    if timed_out && matches!(whom, Whom::Group(_)) {
+        // The child has ended and is not collected yet, so the group's number is still its own.
+        whom.send(Signal::KILL);
+    }
     Ok(timed_out)
 }
 

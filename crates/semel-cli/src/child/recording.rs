@@ -10,9 +10,23 @@ pub(crate) const OUTPUT_MAX: usize = 8 * 1024 * 1024;
 /// gets all of its standard output replayed before all of its standard error.
 const TURNS_MAX: usize = 16 * 1024;
 
+/// How much of the end of standard error is kept where standard output is the result.
+const TAIL_MAX: usize = 64 * 1024;
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// All that both streams had, so that it can be written again; or nothing of it.
+    #[default]
+    Both,
+    /// Standard output, and the end of standard error: however much is said there, the result is kept.
+    Result,
+}
+
 /// The bytes of both streams, and how they took turns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recording {
+    keep: Keep,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     /// Stream and number of bytes, in order.
@@ -26,7 +40,26 @@ pub(crate) struct Recording {
 impl Recording {
     /// Says whether more was written than is kept.
     pub(crate) const fn is_truncated(&self) -> bool {
-        self.stdout_size + self.stderr_size > OUTPUT_MAX as u64
+        let counted = match self.keep {
+            Keep::Both => self.stdout_size + self.stderr_size,
+            Keep::Result => self.stdout_size,
+        };
+        counted > OUTPUT_MAX as u64
+    }
+
+    /// Says whether only the end of standard error is kept.
+    pub(crate) const fn is_tail(&self) -> bool {
+        (self.stderr.len() as u64) < self.stderr_size
+    }
+
+    /// Adds to what is kept of the end of standard error.
+    fn add_tail(&mut self, bytes: &[u8]) {
+        self.stderr.extend_from_slice(bytes);
+        // Not with each write, which would move all of it each time.
+        if self.stderr.len() > 2 * TAIL_MAX {
+            self.stderr.drain(..self.stderr.len() - TAIL_MAX);
+        }
+        self.unordered = true;
     }
 
     fn add(&mut self, stream: u8, bytes: &[u8]) {
@@ -37,9 +70,16 @@ impl Recording {
             &mut self.stderr_size
         };
         *total += size;
+        if stream == 2 && self.keep == Keep::Result {
+            self.add_tail(bytes);
+            return;
+        }
         if self.is_truncated() {
             // A part must not pass for the whole: nothing of it is kept.
-            (self.stdout, self.stderr, self.turns) = (vec![], vec![], vec![]);
+            (self.stdout, self.turns) = (vec![], vec![]);
+            if self.keep == Keep::Both {
+                self.stderr = vec![];
+            }
             return;
         }
         let kept = if stream == 1 {
@@ -92,6 +132,13 @@ pub(crate) struct Seen {
 pub(crate) struct Shared(Mutex<Recording>);
 
 impl Shared {
+    pub(crate) fn new(keep: Keep) -> Self {
+        Self(Mutex::new(Recording {
+            keep,
+            ..Recording::default()
+        }))
+    }
+
     pub(crate) fn add(&self, stream: u8, bytes: &[u8]) {
         self.lock().add(stream, bytes);
     }
@@ -138,6 +185,27 @@ mod tests {
         assert!(recording.is_truncated());
         assert_eq!(recording.stdout.len() + recording.stderr.len(), 0);
         assert_eq!(recording.stdout_size, OUTPUT_MAX as u64 + 1);
+    }
+
+    #[test]
+    fn however_much_is_said_the_result_is_kept() {
+        let shared = Shared::new(Keep::Result);
+        shared.add(1, b"{}");
+        for _ in 0..200 {
+            shared.add(2, &[b'x'; 65_536]);
+        }
+        shared.add(2, b"the end");
+        let recording = shared.take();
+        assert!(!recording.is_truncated() && recording.is_tail());
+        assert_eq!(recording.stdout, b"{}");
+        assert!(recording.stderr.ends_with(b"xxthe end"));
+        assert!(recording.stderr.len() <= 2 * TAIL_MAX);
+        let shared = Shared::new(Keep::Result);
+        shared.add(2, b"why");
+        shared.add(1, &vec![0; OUTPUT_MAX + 1]);
+        let recording = shared.take();
+        assert!(recording.is_truncated() && recording.stdout.is_empty());
+        assert_eq!(recording.stderr, b"why");
     }
 
     #[test]

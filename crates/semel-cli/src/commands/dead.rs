@@ -88,7 +88,8 @@ async fn many(
     }
 }
 
-/// One that is not dead is left as it is, whatever else could be decided about it.
+/// One that is not dead is left as it is, whatever else could be decided about it. Who says the same twice is told the same
+/// twice.
 async fn one(
     context: &Context,
     engine: &Engine,
@@ -97,8 +98,8 @@ async fn one(
     choice: &Choice,
 ) -> Result<ExitCode, Failure> {
     let state = found.state();
-    let is_decided = found.operation().is_some_and(|it| it.last_order.is_some());
-    if !matches!(state, StateKind::Dead | StateKind::Doubtful) && !is_decided {
+    let is_meant = matches!(state, StateKind::Dead | StateKind::Doubtful);
+    if !is_meant && !desk.is_repeat(found, choice) {
         let (key, state) = (&found.key, state.as_str());
         let text = format!("{key} is not dead; it is {state}");
         return Err(Failure::input(text).hint("`semel dead list` lists those that are"));

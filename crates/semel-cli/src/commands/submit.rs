@@ -1,21 +1,23 @@
 //! `semel submit`
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
 use semel::core::ledger::StateKind;
 use semel::core::queue::Priority;
-use semel::store::{INPUT_MAX, StoreError};
+use semel::store::INPUT_MAX;
 use semel::{
     Class, Effect, Engine, Error, Key, Label, Namespace, Queueing, Receipt, Rehearsal, Request,
     Retention, Timestamp,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::task::JoinSet;
 
 use crate::args::queue::Submit;
 use crate::context::Context;
@@ -58,10 +60,7 @@ pub(crate) async fn run(context: &Context, args: &Submit) -> Result<ExitCode, Fa
             Ok(ExitCode::SUCCESS)
         }
         Some(wait) => {
-            is_known(submitted)?;
-            let receipt = engine
-                .settled(&desk.namespace, &described.key, wait)
-                .await?;
+            let receipt = settled(&desk, &described, submitted, wait).await?;
             waited(context, &receipt, wait)
         }
     }
@@ -80,12 +79,29 @@ struct Task {
     run_at: Option<String>,
 }
 
-/// Says whether there is something to wait for: whoever waits is told what became of it.
-fn is_known(submitted: semel::Result<Receipt>) -> semel::Result<()> {
-    match submitted {
-        Err(error) if matches!(error.code(), "in_doubt" | "dead") => Ok(()),
-        submitted => submitted.map(drop),
+/// Waits for what becomes of a task that was submitted, now or before.
+async fn settled(
+    desk: &Desk<'_>,
+    task: &Described,
+    submitted: semel::Result<Receipt>,
+    wait: Duration,
+) -> semel::Result<Receipt> {
+    let known = match submitted {
+        // Whoever waits is told what became of it, or will yet.
+        Err(error) if matches!(error.code(), "in_doubt" | "dead") => None,
+        submitted => Some(submitted?),
+    };
+    if let Some(known) = known.as_ref().filter(|known| known.settled_at.is_some()) {
+        return Ok(known.clone());
     }
+    let settled = desk
+        .engine
+        .settled(&desk.namespace, &task.key, wait)
+        .await?;
+    Ok(match known {
+        Some(known) => settled.as_seen_by(&known),
+        None => settled,
+    })
 }
 
 /// A task that is to be submitted.
@@ -180,6 +196,23 @@ impl<'a> Desk<'a> {
         })
     }
 
+    /// Reads a line of a batch.
+    fn read(&self, line: &[u8]) -> Result<Described, Failure> {
+        let task = serde_json::from_slice::<Task>(line);
+        self.describe(task.map_err(|error| Failure::input(error.to_string()))?)
+    }
+
+    /// Submits a line of a batch, or only says what that would do.
+    async fn leave(&self, task: Result<Described, Failure>) -> Submitted {
+        let task = task?;
+        if self.args.dry_run {
+            let foreseen = self.foresee(&task).await?;
+            return Ok((foreseen.after.is_some(), None));
+        }
+        let receipt = Box::pin(task.submit(&self.engine)).await?;
+        Ok((receipt.effect == Effect::Created, Some(receipt)))
+    }
+
     async fn foresee(&self, task: &Described) -> semel::Result<Rehearsal> {
         let command = task.request.submission(&task.to)?;
         let engine = &self.engine;
@@ -221,7 +254,7 @@ fn waited(context: &Context, receipt: &Receipt, wait: Duration) -> Result<ExitCo
             Ok(ExitCode::from(u8::from(!receipt.ok)))
         }
         StateKind::Doubtful => {
-            let text = format!("{key} is in doubt: its worker vanished");
+            let text = format!("{key} is in doubt: nobody knows whether it took effect");
             let hint = context.command(&["show", key.as_str()]);
             Err(Failure::new("in_doubt", text)
                 .about(key)
@@ -275,59 +308,50 @@ async fn dry_run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Submits many; each that is refused is named, and the first of them gives the exit code.
+/// Submits many, in the order of their lines; each that is refused is named, and the first of them gives the exit code.
 async fn batch(context: &Context, desk: &Desk<'_>, path: &Path) -> Result<ExitCode, Failure> {
-    let mut lines = lines(path)?;
-    let mut under_way = JoinSet::new();
+    let mut under_way = FuturesOrdered::new();
+    // Of two lines with one key the first has to be there before the second.
+    let mut keys: BTreeSet<Key> = BTreeSet::new();
     let mut tally = Tally::default();
-    let mut number = 0u64;
-    while let Some(line) = lines.next().transpose()? {
-        number += 1;
+    let mut broken = None;
+    for (number, line) in (1u64..).zip(lines(path)?) {
+        let line = match line {
+            Ok(line) => line,
+            Err(failure) => {
+                broken = Some(failure);
+                break;
+            }
+        };
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let task = serde_json::from_slice::<Task>(&line);
-        let task = task.map_err(|error| Failure::input(error.to_string()));
-        let task = task
-            .and_then(|task| desk.describe(task))
-            .map_err(|failure| {
-                let text = format!("{}, line {number}: {}", path.display(), failure.message);
-                Failure {
-                    message: text,
-                    ..failure
-                }
-            })?;
-        if desk.args.dry_run {
-            let foreseen = desk.foresee(&task).await;
-            tally.count(
-                context,
-                foreseen.map(|foreseen| (foreseen.after.is_some(), None)),
-            );
-            continue;
-        }
-        let engine = desk.engine.clone();
-        under_way.spawn(async move {
-            let receipt = task.submit(&engine).await?;
-            Ok((receipt.effect == Effect::Created, Some(receipt)))
+        let task = desk.read(&line).map_err(|failure| Failure {
+            message: format!("{}, line {number}: {}", path.display(), failure.message),
+            ..failure
         });
-        if under_way.len() >= TOGETHER
-            && let Some(ended) = under_way.join_next().await
-        {
-            tally.count(context, joined(ended));
+        let key = task.as_ref().ok().map(|task| task.key.clone());
+        let is_under_way = key.as_ref().is_some_and(|key| keys.contains(key));
+        while under_way.len() >= TOGETHER || is_under_way && !under_way.is_empty() {
+            if let Some((key, ended)) = under_way.next().await {
+                tally.count(context, ended);
+                if let Some(key) = key {
+                    keys.remove(&key);
+                }
+            }
         }
+        keys.extend(key.clone());
+        under_way.push_back(async move { (key, desk.leave(task).await) });
     }
-    while let Some(ended) = under_way.join_next().await {
-        tally.count(context, joined(ended));
+    while let Some((_, ended)) = under_way.next().await {
+        tally.count(context, ended);
     }
-    Ok(tally.finish(context, desk.args.dry_run))
+    let code = tally.finish(context, desk.args.dry_run);
+    broken.map_or(Ok(code), Err)
 }
 
 /// Whether it is new, and its receipt.
-type Submitted = semel::Result<(bool, Option<Receipt>)>;
-
-fn joined(ended: Result<Submitted, tokio::task::JoinError>) -> Submitted {
-    ended.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string()).into()))
-}
+type Submitted = Result<(bool, Option<Receipt>), Failure>;
 
 /// What became of a batch.
 #[derive(Debug, Default)]
@@ -352,14 +376,13 @@ impl Tally {
                 }
             }
             // It was submitted before, whatever became of it.
-            Err(error) if matches!(error.code(), "in_doubt" | "dead" | "expired") => {
+            Err(failure) if matches!(failure.code, "in_doubt" | "dead" | "expired") => {
                 self.known += 1;
                 if context.printer.is_json() {
-                    context.printer.object(&failure_object(&error.into()));
+                    context.printer.object(&failure_object(&failure));
                 }
             }
-            Err(error) => {
-                let failure = Failure::from(error);
+            Err(failure) => {
                 self.refused += 1;
                 if self.exit == 0 {
                     self.exit = failure.exit();

@@ -326,3 +326,216 @@ fn what_makes_no_sense_is_refused_with_a_hint() {
     let listed = world.semel(&["list"]);
     assert!(!listed.stdout.contains("pending"), "{listed:?}");
 }
+
+/// What a command has started does not act beside the next attempt.
+#[test]
+fn a_timeout_ends_all_that_a_command_has_started() {
+    let world = World::new();
+    submit(&world, "a", "1", &[]);
+    let script = "(trap '' TERM; sleep 600; echo late > late) & echo $! > begun; wait; true";
+    let done = work(&world, &["--timeout", "1s"], script);
+    assert_eq!(done[0]["state"], "doubtful");
+    let begun = fs::read_to_string(world.path("begun")).expect("it began");
+    // One that nobody has collected has ended, too.
+    wait_until("it has ended", || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", begun.trim()));
+        stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z "))
+    });
+    assert!(!world.path("late").exists());
+}
+
+/// Of a batch with lines that are no tasks the others are submitted, and each that is not is named.
+#[test]
+fn a_bad_line_of_a_batch_is_named_and_the_others_are_submitted() {
+    let world = World::new();
+    let mut lines: Vec<_> = (0..300).map(|n| format!("{{\"key\": \"t{n}\"}}")).collect();
+    lines.insert(7, "garbage".to_owned());
+    lines.insert(200, "{\"key\": \"\"}".to_owned());
+    fs::write(world.path("batch"), lines.join("\n")).expect("it can be written");
+    let ran = world.semel(&["submit", "mail", "--batch", "batch"]);
+    assert_eq!(ran.code, 64, "{ran:?}");
+    assert_eq!(ran.stdout, "300 submitted, 0 known already, 2 refused\n");
+    for said in ["batch, line 8: ", "batch, line 201: "] {
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_batch_keeps_the_order_of_its_lines() {
+    let world = World::new();
+    // Each key twice: the first is the one that counts.
+    let lines: String = (0..400)
+        .map(|n| format!("{{\"key\": \"t{}\", \"input\": {}}}\n", n % 200, n / 200))
+        .chain(
+            (0..20)
+                .map(|n| format!("{{\"key\": \"u{n}\"}}\n{{\"key\": \"u{n}\", \"input\": 1}}\n")),
+        )
+        .collect();
+    fs::write(world.path("batch"), lines).expect("it can be written");
+    let ran = world.semel(&["submit", "mail", "--batch", "batch", "--json"]);
+    assert_eq!(ran.code, 121, "{ran:?}");
+    let effects: Vec<_> = ran.json().iter().map(|it| it["effect"].clone()).collect();
+    assert!(effects[..200].iter().all(|effect| effect == "created"));
+    assert!(effects[200..400].iter().all(|effect| effect.is_null()));
+    let done = work(&world, &[], "true");
+    let keys: Vec<_> = done.iter().filter_map(|it| it["key"].as_str()).collect();
+    let expected: Vec<_> = (0..200)
+        .map(|n| format!("t{n}"))
+        .chain((0..20).map(|n| format!("u{n}")))
+        .collect();
+    assert_eq!(keys, expected);
+}
+
+/// Whatever a command says, its result is kept, and why it failed.
+#[test]
+fn a_result_is_kept_whatever_else_is_said() {
+    let world = World::new();
+    for key in ["bytes", "chatty", "later", "why"] {
+        submit(&world, key, "1", &[]);
+    }
+    let script = r#"
+        case "$SEMEL_KEY$SEMEL_ATTEMPT" in
+            bytes1) printf '\377\376';;
+            chatty1) head -c 9000000 /dev/zero | tr '\0' y >&2; echo '{"effect": "created", "id": 42}';;
+            later1) head -c 9000000 /dev/zero | tr '\0' y >&2; echo '{"retry_after_ms": 3600000}'; exit 75;;
+            why1) printf 'caf\351 failed\n' >&2; exit 65;;
+        esac"#;
+    let words = ["work", "mail", "--json", "--", "sh", "-c", script];
+    let mut worker = Process::start(&mut world.command(&words));
+    for (key, state) in [
+        ("bytes", "succeeded"),
+        ("chatty", "succeeded"),
+        ("why", "dead"),
+    ] {
+        wait_until("it is over", || show(&world, key)["state"] == state);
+    }
+    wait_until("it was tried", || show(&world, "later")["attempt"] == 1);
+    wait_until("it waits", || show(&world, "later")["state"] == "pending");
+    worker.terminate();
+    wait_until("it ends", || worker.has_ended());
+    assert_eq!(show(&world, "bytes")["data"], json!({"base64": "//4="}));
+    let chatty = show(&world, "chatty");
+    assert_eq!(
+        (&chatty["effect"], &chatty["data"]["id"]),
+        (&json!("created"), &json!(42))
+    );
+    // As it is: the harness hides times.
+    let later = world.command(&["show", "later", "--json"]).output();
+    let later: Value = serde_json::from_slice(&later.expect("it runs").stdout).expect("a record");
+    let time = |member: &str| -> semel::Timestamp {
+        let text = later[member].as_str().expect("a time");
+        text.parse().expect("a time")
+    };
+    let put_off = time("run_at").since(time("created_at"));
+    assert!(put_off.as_secs() >= 3_600, "{later}");
+    let why = show(&world, "why")["attempts"][0]["error"].to_string();
+    assert!(why.contains("failed"), "{why}");
+}
+
+#[test]
+fn whoever_waits_is_answered_like_everybody_else() {
+    let world = World::new();
+    submit(&world, "a", "1", &[]);
+    let words = [
+        "submit", "mail", "--key", "a", "--wait", "--input", "1", "--json",
+    ];
+    let mut waiting = world.command(&words);
+    let waiting = std::thread::spawn(move || waiting.output().expect("it runs"));
+    work(&world, &[], "echo 7");
+    let waited = waiting.join().expect("it ends");
+    let waited: Value = serde_json::from_slice(&waited.stdout).expect("a receipt");
+    let again = world.semel(&words).json().remove(0);
+    for receipt in [&waited, &again] {
+        assert_eq!(
+            ["effect", "original_effect", "replayed", "data"].map(|it| receipt[it].clone()),
+            [json!("noop"), json!("updated"), json!(true), json!(7)],
+            "{receipt}"
+        );
+    }
+}
+
+#[test]
+fn a_second_submission_that_asks_for_other_policies_is_told_so() {
+    let world = World::new();
+    let first = submit(&world, "a", "1", &["--max-attempts", "3"]);
+    assert_eq!(first["policy_kept"], Value::Null);
+    let second = submit(
+        &world,
+        "a",
+        "1",
+        &["--max-attempts", "9", "--on-doubt", "retry"],
+    );
+    assert!(second["policy_kept"].is_string(), "{second}");
+}
+
+/// A doubt that a worker takes up again is waited for, as what was not done is.
+#[test]
+fn a_worker_stays_for_a_doubt_that_it_takes_up_again() {
+    let world = World::new();
+    fs::write(
+        world.path("semel.toml"),
+        "[queues.mail]\nbackoff_base = \"1ms\"\nbackoff_cap = \"100ms\"\n",
+    )
+    .expect("it can be written");
+    submit(&world, "a", "1", &["--on-doubt", "retry"]);
+    submit(&world, "b", "1", &["--on-doubt", "hold"]);
+    let done = work(&world, &[], "[ $SEMEL_ATTEMPT = 1 ] && kill -9 $$; echo 1");
+    let states: Vec<_> = done
+        .iter()
+        .map(|it| (it["key"].as_str(), it["state"].as_str()))
+        .collect();
+    assert!(
+        states.contains(&(Some("a"), Some("succeeded"))),
+        "{states:?}"
+    );
+    assert_eq!(show(&world, "b")["state"], "doubtful");
+}
+
+#[test]
+fn the_second_signal_ends_what_will_not_end() {
+    let world = World::new();
+    submit(&world, "a", "1", &[]);
+    let script = "trap '' TERM; echo begun > begun; while :; do sleep 1; done";
+    let words = ["work", "mail", "--", "sh", "-c", script];
+    let mut worker = Process::start(&mut world.command(&words));
+    wait_until("it runs", || world.path("begun").exists());
+    worker.terminate();
+    worker.terminate();
+    // Signals of one kind that come together are one.
+    wait_until("it ends", || {
+        if worker.has_ended() {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        worker.terminate();
+        false
+    });
+    assert_eq!(show(&world, "a")["state"], "doubtful");
+}
+
+/// Nobody else looks: whoever waits for the result notices that its worker is gone.
+#[test]
+fn whoever_waits_notices_that_a_worker_is_gone() {
+    let world = World::new();
+    submit(&world, "a", "1", &[]);
+    let words = [
+        "work",
+        "mail",
+        "--",
+        "sh",
+        "-c",
+        "echo $$ > begun; exec sleep 600",
+    ];
+    let mut worker = Process::start(&mut world.command(&words));
+    let child = || fs::read_to_string(world.path("begun")).unwrap_or_default();
+    wait_until("it runs", || child().ends_with('\n'));
+    worker.kill();
+    let pid = rustix::process::Pid::from_raw(child().trim().parse().expect("a number"));
+    rustix::process::kill_process(pid.expect("a process"), rustix::process::Signal::KILL)
+        .expect("it is ours");
+    let words = [
+        "submit", "mail", "--key", "a", "--input", "1", "--wait", "50s", "--json",
+    ];
+    let waited = world.semel(&words);
+    assert_eq!(waited.code, 120, "{waited:?}");
+}

@@ -127,3 +127,32 @@ fn a_batch_that_comes_again_finds_what_is_dead_or_held() {
     let again = world.semel(&["submit", "mail", "--batch", "batch"]);
     again.expect(0, "0 submitted, 2 known already, 0 refused\n", "");
 }
+
+/// Only what is dead is retried or discarded here, whatever was decided about it before: what is not may have acted.
+#[test]
+fn what_is_not_dead_is_left_alone() {
+    let world = World::new();
+    submit(&world, "mail", "a");
+    work(&world, "mail", "exit 65");
+    for _ in 0..2 {
+        let retried = world.semel(&["dead", "retry", "a"]);
+        assert_eq!(retried.code, 0, "the same again is the same: {retried:?}");
+    }
+    let discarded = world.semel(&["dead", "discard", "a"]);
+    assert_eq!(discarded.code, 64, "it is pending: {discarded:?}");
+    work(&world, "mail", "echo effect >> sink; exit 3");
+    assert_eq!(state(&world, "a"), "failed");
+    let retried = world.semel(&["dead", "retry", "a"]);
+    assert_eq!(retried.code, 64, "{retried:?}");
+    work(&world, "mail", "echo effect >> sink; exit 3");
+    let sink = fs::read_to_string(world.path("sink")).expect("it acted");
+    assert_eq!(sink, "effect\n");
+    submit(&world, "mail", "b");
+    work(&world, "mail", "exit 65");
+    for _ in 0..2 {
+        let discarded = world.semel(&["dead", "discard", "b"]);
+        assert_eq!(discarded.code, 0, "{discarded:?}");
+    }
+    assert_eq!(world.semel(&["dead", "retry", "b"]).code, 64);
+    assert_eq!(state(&world, "b"), "failed");
+}

@@ -113,6 +113,19 @@ impl Spot {
     }
 }
 
+impl Spot {
+    /// Says whether some worker gets it, now or later, by itself: those that have to be looked up need one that can.
+    #[must_use]
+    pub fn comes_up(&self, now: Timestamp) -> bool {
+        match self.standing {
+            Standing::Taken => true,
+            Standing::Waiting { rank, until, .. } => {
+                rank != LOOK_UP_RANK && until.is_none_or(|until| now < until)
+            }
+        }
+    }
+}
+
 fn standing(operation: &Operation) -> Option<Standing> {
     let task = operation.task.as_deref();
     let rank = task.map_or(0, |task| task.priority.rank());

@@ -7,6 +7,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use percent_encoding::percent_decode_str;
 use semel::Error;
 
 use super::{Problem, Server};
@@ -59,6 +60,7 @@ pub(super) async fn pass(State(server): State<Server>, request: Request, next: N
 
 async fn answer(server: &Server, request: Request, next: Next) -> Response {
     let meant = framed_clearly(request.headers())
+        .and_then(|()| readable(request.uri()))
         .and_then(|()| meant_for_us(server.config(), request.uri(), request.headers()));
     match meant {
         // What needs no token must not depend on one: browsers ask without it what they may ask.
@@ -95,6 +97,13 @@ pub(crate) fn framed_clearly(headers: &HeaderMap) -> Result<(), Problem> {
         return Err(Problem::input("there is more than one Host header"));
     }
     Ok(())
+}
+
+/// Refuses a path that nobody can name anything by.
+fn readable(uri: &Uri) -> Result<(), Problem> {
+    let decoded = percent_decode_str(uri.path()).decode_utf8();
+    let decoded = decoded.map(drop);
+    decoded.map_err(|_| Problem::input("the path is not UTF-8, percent-encoded or not"))
 }
 
 /// Refuses what a browser sends for a page of somebody else's: the page may be on a name that leads here

@@ -50,6 +50,7 @@ pub(crate) use self::problem::{Problem, codes};
 use self::problem::Said;
 
 use self::body::{Answer, BATCH_MAX, Budget, Calls, Received, answer_each};
+use self::query::Parameters;
 use crate::config::{Config, Limits};
 use crate::feed::Feed;
 use crate::inbox::door as inbox;
@@ -210,7 +211,9 @@ pub(crate) struct Asked(Body);
 impl<S: Sync> FromRequest<S> for Asked {
     type Rejection = Problem;
 
+    /// All that a call says is in its body: a `dry_run` behind a `?` must not be overlooked.
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        Parameters::read(request.uri().query())?.done()?;
         Ok(Self(request.into_body()))
     }
 }

@@ -6,7 +6,6 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use semel::core::http::{Spelling, read_key};
-use semel::core::ledger::StateKind;
 use semel::core::queue::{Backoff, Priority};
 use semel::{Effect, Key, Label, Queueing, Receipt, Request, Scope, Timestamp};
 use serde::Deserialize;
@@ -305,28 +304,7 @@ async fn outcome(
     let settled = server.engine().settled(&caller.namespace, &known.key, wait);
     tokio::select! {
         biased;
-        settled = server.within(wait, settled) => Ok(as_seen_by(known, settled?)),
+        settled = server.within(wait, settled) => Ok(settled?.as_seen_by(&known)),
         () = server.stopping() => Ok(known),
     }
-}
-
-/// Says what came of a task to the call that left it there, or to one that found it.
-fn as_seen_by(known: Receipt, settled: Receipt) -> Receipt {
-    if matches!(settled.state, StateKind::Pending | StateKind::Running) {
-        return Receipt {
-            effect: known.effect,
-            replayed: known.replayed,
-            original_effect: known.original_effect,
-            ..settled
-        };
-    }
-    if known.replayed {
-        return Receipt {
-            effect: Effect::Noop,
-            replayed: true,
-            original_effect: Some(settled.effect),
-            ..settled
-        };
-    }
-    settled
 }

@@ -65,7 +65,7 @@ use self::claim::Claim;
 use self::ledger::{Applied, Ledger, RULES, payload_of};
 use self::renew::Renewals;
 use crate::error::{Error, Result};
-use crate::receipt::Receipt;
+use crate::receipt::{Receipt, policy_kept};
 use crate::store::{Chunk, Current, Store, StoreError};
 
 /// Makes actions happen once. Cheap to clone; all clones share one store.
@@ -362,6 +362,8 @@ impl Engine {
         let mut receipt = receipt.await?;
         if created {
             receipt.effect = Effect::Created;
+        } else if let Command::Submit(submit) = &command {
+            receipt.policy_kept = policy_kept(&submit.spec, &applied.current);
         }
         // It waits or runs: what was asked for, to be known, is so.
         receipt.ok |= receipt.settled_at.is_none();

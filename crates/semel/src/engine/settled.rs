@@ -18,8 +18,8 @@ use crate::store::Current;
 impl Engine {
     /// Waits until an operation is over, at most this long and at most [`WAIT_MAX`]; returns where it stands then.
     ///
-    /// It is over when it is settled, dead, or in a doubt that no worker of its queue takes up. Nothing is written: whoever
-    /// goes away meanwhile leaves nothing behind.
+    /// It is over when it is settled, dead, or in a doubt that no worker of its queue takes up. Nothing is written, but that
+    /// its worker is provably gone: whoever goes away meanwhile leaves nothing behind.
     ///
     /// # Errors
     /// `not_found` when there is no such operation, `expired` when it is past its retention. Fails when the store does.
@@ -43,6 +43,10 @@ impl Engine {
             let Some(operation) = record.and_then(Record::operation) else {
                 return Err(subject.refused(absence(&current), &current));
             };
+            // Nobody else may look: its worker is gone, and so is what it started.
+            if operation.queue.is_some() && self.inner.expire_if_gone(&subject, &current).await? {
+                continue;
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || record.is_some_and(|record| is_over(record, operation, now)) {
                 let state = operation.kind_at(now);

@@ -88,7 +88,7 @@ async fn a_call_looks_into_the_partitions_of_its_keys_only() {
         let kinds = "ARRAY[1, 1, 1, 1]::smallint[]";
         let keys = format!("{BUCKETS}, {BUCKETS}, {HASHES}");
         let places = "ARRAY[256, 273, 274, 511]::bigint[]";
-        let rest = ["NULL"; 27].join(", ");
+        let rest = ["NULL"; 28].join(", ");
         format!("semel.apply(7, '1s', 0, {plain}, {kinds}, {keys}, {places}, {places}, {rest})")
     };
     for call in [look, apply(true), apply(false)] {

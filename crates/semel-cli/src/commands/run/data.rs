@@ -77,8 +77,14 @@ impl RunData {
             ..end.clone()
         };
         if recording.is_truncated() {
-            return truncated;
+            let (stderr, stderr_base64) = spelled_if_any(recording.stderr);
+            return Self {
+                stderr,
+                stderr_base64,
+                ..truncated
+            };
         }
+        let cut = truncated.truncated.filter(|_| recording.is_tail());
         let output = json_value(&recording.stdout);
         // One turn of each at most, standard output first, is what a replay does anyway.
         let turns = recording
@@ -94,6 +100,7 @@ impl RunData {
             stderr_base64,
             output,
             turns,
+            truncated: cut,
             ..end
         };
         // Control characters take six bytes each in JSON.
@@ -113,12 +120,14 @@ impl RunData {
         serde_json::to_vec(self).unwrap_or_else(|_| unreachable!("all of it can be written"))
     }
 
-    /// Returns standard output alone: the JSON value that it is, or else a JSON string.
+    /// Returns standard output alone: the JSON value that it is, or else a JSON string, or else an object that has it in base
+    /// 64.
     pub(crate) fn plain_json(&self) -> Vec<u8> {
-        match (&self.output, &self.stdout) {
-            (Some(value), _) => value.get().as_bytes().to_vec(),
-            (None, Some(text)) => json!(text).to_string().into_bytes(),
-            (None, None) => b"null".to_vec(),
+        match (&self.output, &self.stdout, &self.stdout_base64) {
+            (Some(value), _, _) => value.get().as_bytes().to_vec(),
+            (None, Some(text), _) => json!(text).to_string().into_bytes(),
+            (None, None, Some(base64)) => json!({"base64": base64}).to_string().into_bytes(),
+            (None, None, None) => b"null".to_vec(),
         }
     }
 
@@ -128,10 +137,12 @@ impl RunData {
         serde_json::from_str(output).ok()
     }
 
-    /// Returns the last line that was written to standard error, where it is text.
-    pub(crate) fn last_error_line(&self) -> Option<&str> {
-        let lines = self.stderr.as_deref()?.lines();
-        lines.rev().map(str::trim).find(|line| !line.is_empty())
+    /// Returns the last line that was written to standard error; what is no text in it is shown as such.
+    pub(crate) fn last_error_line(&self) -> Option<String> {
+        let stderr = spoken(self.stderr.as_ref(), self.stderr_base64.as_ref())?;
+        let stderr = String::from_utf8_lossy(&stderr);
+        let mut lines = stderr.lines().rev().map(str::trim);
+        lines.find(|line| !line.is_empty()).map(str::to_owned)
     }
 
     pub(crate) const fn truncated(&self) -> Option<Truncated> {
@@ -168,6 +179,14 @@ fn spelled(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
         Ok(text) => (Some(text), None),
         Err(error) => (None, Some(STANDARD.encode(error.as_bytes()))),
     }
+}
+
+/// As [`spelled`], where there is anything.
+fn spelled_if_any(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
+    if bytes.is_empty() {
+        return (None, None);
+    }
+    spelled(bytes)
 }
 
 fn spoken(text: Option<&String>, base64: Option<&String>) -> Option<Vec<u8>> {

@@ -25,7 +25,7 @@ use super::verdict::{Meaning, meaning};
 use crate::args::run::Common;
 use crate::args::values::{ClassWord, OnDoubtWord};
 use crate::child::identity::Identity;
-use crate::child::recording::Seen;
+use crate::child::recording::{Keep, Seen};
 use crate::child::signals::Signals;
 use crate::child::{self, Ended, signals};
 use crate::context::Context;
@@ -187,9 +187,12 @@ impl<'a> Job<'a> {
         }
         let mut command = self.bare_command();
         self.identity().tell(&mut command, &permit);
-        let started = child::start(command, !self.context.printer.is_json(), |command| {
-            hold.spawn(command)
-        });
+        let started = child::start(
+            command,
+            !self.context.printer.is_json(),
+            Keep::Both,
+            |command| hold.spawn(command),
+        );
         let answer = match started {
             Err(error) => {
                 let not_started = self.not_started(&error);
@@ -338,7 +341,7 @@ impl<'a> Job<'a> {
         let mut command = self.bare_command();
         command.env_remove(inject::VARIABLE);
         let live = !self.context.printer.is_json();
-        match child::start(command, live, Command::spawn) {
+        match child::start(command, live, Keep::Both, Command::spawn) {
             Err(error) => {
                 let not_started = self.not_started(&error);
                 Ok(Answer::not_started(self, None, not_started))

@@ -108,8 +108,8 @@ impl Shop<'_> {
                     match taken {
                         Ok(taken) => {
                             failures = 0;
-                            let is_idle = taken.is_empty() && !is_working;
-                            if is_idle && self.args.until_empty && !self.waits(&mut again).await? {
+                            let is_idle = self.args.until_empty && taken.is_empty() && !is_working;
+                            if is_idle && self.is_drained(&mut again).await? {
                                 return Ok(());
                             }
                             for task in taken {
@@ -139,18 +139,9 @@ impl Shop<'_> {
         self.engine.take(namespace, &take).await
     }
 
-    /// Says whether one that was put back still waits for its next attempt.
-    async fn waits(&self, again: &mut BTreeSet<Key>) -> Result<bool, Failure> {
-        while let Some(key) = again.first() {
-            let record = self.engine.load(self.bench.namespace(), key).await?;
-            let now = self.engine.store().now();
-            let state = record.map(|record| record.kind_at(now));
-            if matches!(state, Some(StateKind::Pending | StateKind::Running)) {
-                return Ok(true);
-            }
-            again.pop_first();
-        }
-        Ok(false)
+    async fn is_drained(&self, again: &mut BTreeSet<Key>) -> semel::Result<bool> {
+        let (namespace, queue) = (self.bench.namespace(), &self.take.queue);
+        self.engine.is_drained(namespace, queue, again).await
     }
 
     /// Goes on when a store that is away may come back.
@@ -172,7 +163,8 @@ impl Shop<'_> {
                 answer: Ok(receipt),
                 why,
             }) => {
-                if receipt.state == StateKind::Pending && self.args.until_empty {
+                let may_come_up = matches!(receipt.state, StateKind::Pending | StateKind::Doubtful);
+                if may_come_up && self.args.until_empty {
                     again.insert(key.clone());
                 }
                 let mut line = format!("{key}: {}", word(&receipt));

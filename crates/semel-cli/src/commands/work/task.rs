@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use crate::args::queue::Work;
 use crate::child::identity::Identity;
+use crate::child::recording::Keep;
 use crate::child::{self, Ended as Exited};
 use crate::commands::run::answer::NotStarted;
 use crate::commands::run::data::RunData;
@@ -81,12 +82,21 @@ impl Bench {
         &self.namespace
     }
 
-    /// Asks all commands under way to end.
-    pub(super) fn end_all(&self) {
+    /// Asks all commands under way to end, and ends those that do not.
+    pub(super) fn end_all(self: &Arc<Self>) {
+        self.signal(Signal::TERM);
+        let bench = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(child::KILL_AFTER).await;
+            bench.signal(Signal::KILL);
+        });
+    }
+
+    fn signal(&self, signal: Signal) {
         for pid in self.groups().iter() {
             if let Some(group) = Pid::from_raw(*pid) {
                 // It can only fail when all of them have ended.
-                let _ = kill_process_group(group, Signal::TERM);
+                let _ = kill_process_group(group, signal);
             }
         }
     }
@@ -127,7 +137,7 @@ impl Bench {
         let mut command = self.command_for(&permit, name);
         command.stdin(Stdio::piped());
         let mut pid = None;
-        let started = child::start(command, false, |command| {
+        let started = child::start(command, false, Keep::Result, |command| {
             let mut child = hold.spawn(command)?;
             pid = i32::try_from(child.id()).ok();
             feed(child.stdin.take(), input);
@@ -144,9 +154,8 @@ impl Bench {
             Ok(running) => {
                 self.faults.strike(Moment::MidEffect);
                 self.groups().extend(pid);
-                let ended = running.end_alone(self.timeout).await;
-                self.groups().retain(|group| Some(*group) != pid);
-                ended
+                let forget = || self.groups().retain(|group| Some(*group) != pid);
+                running.end_group(self.timeout, forget).await
             }
         };
         self.faults.strike(Moment::AfterEffect);
@@ -237,7 +246,7 @@ impl Bench {
     /// Returns the last line that a command wrote to standard error, without its secrets.
     fn last_words(&self, data: &RunData) -> Option<String> {
         let said = data.last_error_line()?;
-        let said = self.redactor.text(said);
+        let said = self.redactor.text(&said);
         Some(said.chars().take(WHY_MAX).collect())
     }
 }

@@ -122,7 +122,9 @@ fn one_task_may_not_be_as_large_as_an_array_of_them() {
     server.post(TASKS, &too_large).problem(413, "too_large");
     // A task in an array is no larger than one alone.
     let answers = server.post(TASKS, &json!([too_large])).expect(200);
-    assert_eq!(answers[0]["code"], "invalid_input", "{answers}");
+    assert_eq!(answers[0]["code"], "too_large", "{answers}");
+    let beyond = json!({"key": "d", "input": "x".repeat(1_048_576)});
+    server.post(TASKS, &beyond).problem(413, "too_large");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Whether there is anything to take, for those who must know that before they take it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use semel_core::queue::QueueHash;
-use semel_core::{Label, Namespace};
+use semel_core::queue::{QueueHash, Spot};
+use semel_core::{Key, Label, Namespace};
 use tokio::time::Instant;
 
 use super::take::{Take, lane_if_meant};
@@ -48,6 +49,31 @@ impl Engine {
             }
             pause = (pause * 2).min(POLL_MAX);
         }
+    }
+}
+
+impl Engine {
+    /// Says whether a queue is empty, as far as a worker can wait for that: no task is due, and none of those comes up again
+    /// that it has begun itself; they are forgotten here as they end. A task that may not be taken now, as its queue or lane
+    /// has as many as it may, is due all the same.
+    ///
+    /// # Errors
+    /// Fails when the store does.
+    pub async fn is_drained(
+        &self,
+        namespace: &Namespace,
+        queue: &Label,
+        begun: &mut BTreeSet<Key>,
+    ) -> Result<bool> {
+        while let Some(key) = begun.first() {
+            let record = self.load(namespace, key).await?;
+            let now = self.store().now();
+            if record.is_some_and(|record| Spot::of(&record).is_some_and(|it| it.comes_up(now))) {
+                return Ok(false);
+            }
+            begun.pop_first();
+        }
+        Ok(!self.has_due(namespace, queue, Duration::ZERO).await?)
     }
 }
 

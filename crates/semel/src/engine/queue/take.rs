@@ -317,17 +317,40 @@ impl Inner {
                 continue;
             };
             let subject = Subject::new(&operation.spec.namespace, &operation.spec.key);
+            let is_lapsed = operation.kind_at(now) == StateKind::Doubtful;
             let gone = self.gone(&subject, operation);
-            if gone.is_some() || operation.kind_at(now) == StateKind::Doubtful {
-                let expire = Command::Expire(Expire { gone });
-                let assumed = Some(Current::Stored(stored.clone()));
-                let ledger = &self.ledger;
-                ledger
-                    .apply(&subject, assumed, &expire, &Brought::default())
+            if gone.is_some() || is_lapsed {
+                self.write_off(&subject, Current::Stored(stored), gone)
                     .await?;
             }
         }
         Ok(())
+    }
+
+    /// Notices that the worker of a task has vanished, if it provably has.
+    pub(in crate::engine) async fn expire_if_gone(
+        &self,
+        subject: &Subject,
+        current: &Current,
+    ) -> Result<bool> {
+        let operation = current.record().and_then(|record| record.operation());
+        let running = operation.filter(|it| it.state.kind() == StateKind::Running);
+        let gone = running.and_then(|operation| self.gone(subject, operation));
+        if gone.is_some() {
+            self.write_off(subject, current.clone(), gone).await?;
+        }
+        Ok(gone.is_some())
+    }
+
+    async fn write_off(
+        &self,
+        subject: &Subject,
+        current: Current,
+        gone: Option<Fence>,
+    ) -> Result<()> {
+        let (expire, none) = (Command::Expire(Expire { gone }), Brought::default());
+        let applied = self.ledger.apply(subject, Some(current), &expire, &none);
+        applied.await.map(drop)
     }
 
     /// Returns the attempt whose worker is provably gone, and its command too.

@@ -183,8 +183,8 @@ impl Worker {
                 taken = taken => {
                     taking = None;
                     let taken = taken?;
-                    let is_idle = taken.is_empty() && !is_working;
-                    if is_idle && self.until_empty && !self.waits(&mut again).await? {
+                    let is_idle = self.until_empty && taken.is_empty() && !is_working;
+                    if is_idle && self.is_drained(&mut again).await? {
                         return Ok(worked);
                     }
                     for task in taken {
@@ -195,18 +195,9 @@ impl Worker {
         }
     }
 
-    /// Says whether one that was put back still waits for its next attempt.
-    async fn waits(&self, again: &mut BTreeSet<Key>) -> Result<bool> {
-        while let Some(key) = again.first() {
-            let record = self.engine.load(&self.namespace, key).await?;
-            let now = self.engine.store().now();
-            let state = record.map(|record| record.kind_at(now));
-            if matches!(state, Some(StateKind::Pending | StateKind::Running)) {
-                return Ok(true);
-            }
-            again.pop_first();
-        }
-        Ok(false)
+    async fn is_drained(&self, again: &mut BTreeSet<Key>) -> Result<bool> {
+        let engine = &self.engine;
+        engine.is_drained(&self.namespace, &self.queue, again).await
     }
 
     async fn take(&self, free: usize) -> Result<Vec<Taken>> {
@@ -271,7 +262,8 @@ where
                 Meaning::Unknown => Ended::Unknown,
             };
             let receipt = failure.report(permit).await?;
-            Ok((ended, (receipt.state == StateKind::Pending).then_some(key)))
+            let may_come_up = matches!(receipt.state, StateKind::Pending | StateKind::Doubtful);
+            Ok((ended, may_come_up.then_some(key)))
         }
     }
 }
