@@ -51,6 +51,13 @@ fn a_source_is_added_once_and_nothing_else_is_touched() {
         other.stderr.contains("inbox.bank is there already"),
         "{other:?}"
     );
+    // What is refused leaves nothing behind.
+    let empty = crate::harness::World::new();
+    let refused = empty.semel(&["inbox", "add", "a", "--scheme", "stripe", "--queue", "q"]);
+    assert_eq!(
+        (refused.code, empty.path("semel.toml").exists()),
+        (64, false)
+    );
     for (words, said) in [
         (
             &["inbox", "add", "a/b", "--scheme", "stripe", "--queue", "q"][..],

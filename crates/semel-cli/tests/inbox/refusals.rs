@@ -81,7 +81,7 @@ fn what_has_no_id_or_is_too_large_or_for_nobody_is_refused() {
     // What a caller writes does not become a label.
     let metrics = server.get("/metrics");
     let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
-    let nobody = r#"semel_inbox_requests_total{source="none",outcome="not_found"} 3"#;
+    let nobody = r#"semel_inbox_requests_total{source="",outcome="not_found"} 3"#;
     assert!(metrics.contains(nobody), "{metrics}");
     assert_eq!(stored(&world).1, 1);
 }

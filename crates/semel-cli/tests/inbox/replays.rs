@@ -98,6 +98,72 @@ fn what_failed_gets_fresh_attempts_and_what_was_done_runs_again_only_if_asked_fo
     assert_eq!(tasks(&world).len(), 1);
 }
 
+/// A repeat that is in doubt may have acted: no other one is made beside it. One that is dead gets fresh attempts.
+#[test]
+fn a_repeat_that_is_not_over_is_the_one_that_is_meant() {
+    let world = world();
+    let server = start(&world);
+    Sender::new("stripe").deliver(&server, "one").expect(202);
+    report(&world, &tasks(&world)["inbox/stripe/one"], done(true));
+    let again = || world.semel(&["--json", "inbox", "replay", "stripe", "one", "--again"]);
+    assert_eq!(again().json()[0]["key"], "inbox/stripe/one#2");
+    report(&world, &tasks(&world)["inbox/stripe/one#2"], rejected());
+    let retried = again();
+    assert_eq!(retried.code, 0, "{retried:?}");
+    let doubted = tasks(&world);
+    let keys: Vec<_> = doubted.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["inbox/stripe/one#2"]);
+    report(
+        &world,
+        &doubted["inbox/stripe/one#2"],
+        Verdict::Unknown { error: None },
+    );
+    let refused = again();
+    assert_eq!(refused.code, 120, "{refused:?}");
+    assert_eq!(tasks(&world).len(), 0);
+}
+
+/// However often one was handed on, it is one.
+#[test]
+fn all_that_were_done_are_handed_on_once_each() {
+    let world = world();
+    let server = start(&world);
+    for id in ["one", "two"] {
+        Sender::new("stripe").deliver(&server, id).expect(202);
+    }
+    for key in ["inbox/stripe/one", "inbox/stripe/one#2"] {
+        let found = tasks(&world);
+        found
+            .values()
+            .for_each(|task| report(&world, task, done(true)));
+        assert!(found.contains_key(key), "{key}");
+        world.semel(&["inbox", "replay", "stripe", "one", "--again"]);
+    }
+    let found = tasks(&world);
+    found
+        .values()
+        .for_each(|task| report(&world, task, done(true)));
+    let words = [
+        "--json",
+        "inbox",
+        "replay",
+        "stripe",
+        "--state",
+        "succeeded",
+        "--again",
+        "--yes",
+    ];
+    let all = world.semel(&words);
+    let answers = all.json();
+    let mut keys: Vec<_> = answers.iter().filter_map(|it| it["key"].as_str()).collect();
+    keys.sort_unstable();
+    assert_eq!(
+        keys,
+        ["inbox/stripe/one#4", "inbox/stripe/two#2"],
+        "{all:?}"
+    );
+}
+
 /// Makes a store in which a webhook is past its retention, by the library and a clock that moves.
 fn buried(world: &World, body: &[u8]) {
     std::fs::create_dir(world.path("data")).expect("a directory is made");

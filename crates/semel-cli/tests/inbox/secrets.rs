@@ -119,13 +119,65 @@ fn secrets_are_rotated_while_the_server_runs() {
         old.deliver(&server, "evt_1").status == 200
     });
     new.deliver(&server, "evt_1").problem(401, "unauthorized");
-    // What cannot be read changes nothing, and is said once.
-    settings(r#""file:nowhere""#);
-    let said = server.wait_for_line(|line| {
-        let is_it = line["message"] == "the settings of the inbox stay as they were";
-        is_it.then(|| line["why"].clone())
+    // A secret that is taken away counts no more, and that is said.
+    std::fs::remove_file(world.path("new")).expect("it is there");
+    wait_until("it counts no more", || {
+        old.deliver(&server, "evt_1").status == 401
     });
-    assert!(said.is_some_and(|why| why.as_str().is_some_and(|why| why.contains("nowhere"))));
-    old.deliver(&server, "evt_1").expect(200);
+    let said = server.wait_for_line(|line| line["message"].as_str().map(str::to_owned));
+    assert!(said.is_some());
+    write("new", "a-new-secret");
+    wait_until("it is there again", || {
+        new.deliver(&server, "evt_1").status == 200
+    });
+    // Settings that cannot be read change nothing.
+    write("semel.toml", "[inbox.stripe]\nscheme = 7\n");
+    let said = server.wait_for_line(|line| {
+        let message = line["message"].as_str()?;
+        message
+            .contains("the settings of the inbox stay as they were")
+            .then_some(())
+    });
+    assert!(said.is_some());
+    new.deliver(&server, "evt_1").expect(200);
     assert_eq!(stored(&world).1, 1);
+}
+
+/// One source whose secret is not there takes nothing from the others.
+#[test]
+fn each_source_stands_for_itself() {
+    let world = world();
+    let write =
+        |name: &str, text: &str| std::fs::write(world.path(name), text).expect("it can be written");
+    let source = |name: &str, secrets: &str| {
+        format!("[inbox.{name}]\nscheme = \"stripe\"\nqueue = \"work\"\nsecrets = [{secrets}]\n")
+    };
+    write("one", "the-first-secret");
+    write("semel.toml", &source("a", r#""file:one""#));
+    let server = start(&world);
+    let [first, second] =
+        ["the-first-secret", "the-second-secret"].map(|it| Sender::with("a", Scheme::Stripe, it));
+    first.deliver(&server, "evt_1").expect(202);
+    let sources = [
+        source("a", r#""file:one", "file:gone""#),
+        source("broken", r#""env:SEMEL_TEST_NOT_THERE""#),
+        source("late", r#""file:one""#),
+    ];
+    write("semel.toml", &sources.concat());
+    let late = Sender::with("late", Scheme::Stripe, "the-first-secret");
+    wait_until("the new source is there", || {
+        late.deliver(&server, "evt_1").status == 202
+    });
+    // Of two secrets the one that can be read counts.
+    first.deliver(&server, "evt_1").expect(200);
+    let broken = Sender::with("broken", Scheme::Stripe, "something-else");
+    broken
+        .deliver(&server, "evt_1")
+        .problem(401, "unauthorized");
+    write("one", "the-second-secret");
+    wait_until("the file is read again", || {
+        second.deliver(&server, "evt_1").status == 200
+    });
+    first.deliver(&server, "evt_1").problem(401, "unauthorized");
+    assert!(server.said().contains("SEMEL_TEST_NOT_THERE"));
 }

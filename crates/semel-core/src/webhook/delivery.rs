@@ -11,18 +11,35 @@ pub struct Delivery<'a> {
     pub body: &'a [u8],
 }
 
+/// A header is there more than once.
+struct Repeated;
+
 impl<'a> Delivery<'a> {
     /// Returns the value of a header; one that is there twice means nothing, as the sender's software and ours may each
     /// take another one.
     pub(super) fn header(&self, name: &str) -> Result<Option<&'a [u8]>, Refusal> {
+        let repeated = |Repeated| Refusal::RepeatedHeader {
+            name: name.to_owned(),
+        };
+        self.only(name).map_err(repeated)
+    }
+
+    /// As [`Delivery::header`], for what says which delivery it is: the signature is right by then.
+    pub(super) fn id_header(&self, name: &str) -> Result<Option<&'a [u8]>, Refusal> {
+        let repeated = |Repeated| Refusal::RepeatedId {
+            name: name.to_owned(),
+        };
+        self.only(name).map_err(repeated)
+    }
+
+    fn only(&self, name: &str) -> Result<Option<&'a [u8]>, Repeated> {
         let mut lines = self
             .headers
             .iter()
             .filter(|(known, _)| known.eq_ignore_ascii_case(name));
         let first = lines.next();
         if lines.next().is_some() {
-            let name = name.to_owned();
-            return Err(Refusal::RepeatedHeader { name });
+            return Err(Repeated);
         }
         Ok(first.map(|(_, value)| *value))
     }

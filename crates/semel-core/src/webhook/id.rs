@@ -72,7 +72,7 @@ impl IdFrom {
     pub fn find(&self, delivery: &Delivery<'_>, verified: &Verified) -> Result<SenderId, Refusal> {
         let id = match self {
             Self::Signed => verified.id.clone(),
-            Self::Header(name) => delivery.header(name)?.map(<[u8]>::to_vec),
+            Self::Header(name) => delivery.id_header(name)?.map(<[u8]>::to_vec),
             Self::Pointer(pointer) => {
                 let body = read(delivery.body)?;
                 let value = pointer.find(&body).and_then(json::scalar);
@@ -140,7 +140,7 @@ fn read(body: &[u8]) -> Result<Vec<u8>, Refusal> {
 
 /// Names an event by its source and its id, as a JSON array: neither can reach into the other.
 fn cloud_event(delivery: &Delivery<'_>) -> Result<SenderId, Refusal> {
-    let media_type = delivery.header("content-type")?.unwrap_or_default();
+    let media_type = delivery.id_header("content-type")?.unwrap_or_default();
     let media_type = media_type.split(|byte| *byte == b';').next();
     let media_type = media_type.unwrap_or_default().trim_ascii();
     let is = |name: &str| media_type.eq_ignore_ascii_case(name.as_bytes());
@@ -154,7 +154,7 @@ fn cloud_event(delivery: &Delivery<'_>) -> Result<SenderId, Refusal> {
             value.unwrap_or_default().into_bytes()
         })
     } else {
-        let header = |name| Ok(plain(delivery.header(name)?.unwrap_or_default()));
+        let header = |name| Ok(plain(delivery.id_header(name)?.unwrap_or_default()));
         [header("ce-source")?, header("ce-id")?]
     };
     for (place, value) in [("source", &source), ("id", &id)] {

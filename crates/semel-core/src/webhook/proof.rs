@@ -110,6 +110,17 @@ impl Proof {
         })
     }
 
+    /// Stands for a sender none of whose secrets can be read: nothing is proven to be its own.
+    #[must_use]
+    pub const fn of_nobody(scheme: Scheme, tolerance: Tolerance) -> Self {
+        let secrets = vec![];
+        Self {
+            scheme,
+            secrets,
+            tolerance,
+        }
+    }
+
     /// Returns how the sender signs.
     #[must_use]
     pub const fn scheme(&self) -> &Scheme {

@@ -50,6 +50,12 @@ pub enum Refusal {
         /// Where.
         place: String,
     },
+    /// A header that says which delivery it is is there more than once, and each may be meant.
+    #[error("the header {name} is there more than once, so there is no one id")]
+    RepeatedId {
+        /// Its name.
+        name: String,
+    },
     /// The body was to have the id, and is no JSON with one meaning.
     #[error("the id is in the body, which is not JSON with one meaning: {why}")]
     NotJson {
@@ -73,7 +79,9 @@ impl Refusal {
             | Self::WrongSignature
             | Self::TooOld { .. }
             | Self::TooNew { .. } => true,
-            Self::NoId { .. } | Self::NotJson { .. } | Self::Batch => false,
+            Self::NoId { .. } | Self::RepeatedId { .. } | Self::NotJson { .. } | Self::Batch => {
+                false
+            }
         }
     }
 
@@ -86,7 +94,9 @@ impl Refusal {
             | Self::MalformedHeader { .. } => "unsigned",
             Self::WrongSignature => "wrong_signature",
             Self::TooOld { .. } | Self::TooNew { .. } => "wrong_time",
-            Self::NoId { .. } | Self::NotJson { .. } | Self::Batch => "no_id",
+            Self::NoId { .. } | Self::RepeatedId { .. } | Self::NotJson { .. } | Self::Batch => {
+                "no_id"
+            }
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::Words;
 use super::known;
 use super::text::Text;
-use super::{NOWHERE, Words};
 use crate::http::codes;
 
 /// What becomes of webhooks beside the codes of refusals.
@@ -24,10 +24,10 @@ const WORDS: [&str; 7] = [
 pub(crate) struct Received(RwLock<BTreeMap<String, Arc<Words>>>);
 
 impl Received {
-    /// Counts a webhook by its source, if it has one, and by what became of it: a word, or the code of a refusal.
+    /// Counts a webhook by its source, if it has one (any word could be the name of one), and by what became of it: a word, or the code of a refusal.
     /// Returns how many that are.
     pub(crate) fn count(&self, source: Option<&str>, outcome: &str) -> u64 {
-        self.source(source.unwrap_or(NOWHERE)).add(outcome)
+        self.source(source.unwrap_or_default()).add(outcome)
     }
 
     fn source(&self, name: &str) -> Arc<Words> {

@@ -23,17 +23,11 @@ pub(super) fn run(context: &Context, args: &Add) -> Result<ExitCode, Failure> {
     let name = SourceName::new(&args.name).map_err(|error| Failure::input(error.to_string()))?;
     let file = context.settings.file().unwrap_or_else(|| Path::new(FILE));
     let section = section(context, args, &name)?;
-    let effect = if args.dry_run {
-        let text = match std::fs::read_to_string(file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            read => read.map_err(|error| unwritable(file, &error))?,
-        };
-        match change(file, &text, &name, &section)? {
-            Some(_) => Effect::WouldCreate,
-            None => Effect::Noop,
-        }
-    } else {
-        written(file, &name, &section)?
+    // Before a file is made: what is refused leaves nothing behind.
+    let foreseen = foreseen(file, &name, &section)?;
+    let effect = match args.dry_run {
+        true => foreseen,
+        false => written(file, &name, &section)?,
     };
     said(context, &name, file, &section, effect);
     if effect == Effect::Created {
@@ -48,6 +42,18 @@ pub(super) fn run(context: &Context, args: &Add) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what adding the section would do.
+fn foreseen(file: &Path, name: &SourceName, section: &str) -> Result<Effect, Failure> {
+    let text = match std::fs::read_to_string(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| unwritable(file, &error))?,
+    };
+    Ok(match change(file, &text, name, section)? {
+        Some(_) => Effect::WouldCreate,
+        None => Effect::Noop,
+    })
 }
 
 /// Makes the section. Every value is a text, and a JSON string is one of TOML.

@@ -1,5 +1,6 @@
 //! `semel inbox replay`
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 
@@ -21,7 +22,7 @@ use crate::selection::{Tally, unconfirmed};
 use crate::settings::inbox::Source;
 
 /// The number of a webhook that is handed on for the second time.
-const SECOND: u32 = 2;
+const SECOND: NonZeroU32 = NonZeroU32::new(2).expect("it is not zero");
 
 /// How often one webhook can be handed on: each number is looked for.
 const OCCURRENCES_MAX: u32 = 1_000;
@@ -127,12 +128,15 @@ impl Room<'_> {
             limit: PAGE_MAX,
             ..Query::default()
         };
-        let mut found = vec![];
+        let mut found: Vec<Found> = vec![];
+        let mut origins = BTreeSet::new();
         loop {
             let page = self.engine.list(query.clone()).await?;
             let now = store.now();
             let listed = page.items.into_iter();
-            found.extend(listed.filter_map(|stored| Found::listed(stored, now)));
+            let listed = listed.filter_map(|stored| Found::listed(stored, now));
+            // A webhook that was handed on before is one all the same: the latest of its numbers stands for it.
+            found.extend(listed.filter(|one| origins.insert(origin(&one.key))));
             query.cursor = page.next;
             if page.next.is_none() || found.len() >= PAGE_MAX {
                 let more = page.next.is_some() || found.len() > PAGE_MAX;
@@ -171,26 +175,26 @@ impl Room<'_> {
         }
     }
 
-    /// Leaves what was done for the workers again, under the next number; one that still waits under an earlier number is
-    /// what was asked for.
+    /// Leaves what was done for the workers again, under the next number. One under an earlier number that was not done
+    /// yet is what was asked for: it waits, gets fresh attempts, or has to be resolved first.
     async fn again(&self, desk: &Desk, found: &Found) -> Result<(), Failure> {
         let input = self.input(found).await?.ok_or_else(|| gone(found))?;
-        let again = SECOND..=OCCURRENCES_MAX;
+        let again = SECOND.get()..=OCCURRENCES_MAX;
         for occurrence in again.filter_map(NonZeroU32::new) {
             let key = inbox_repeat(&found.key, occurrence).ok_or_else(|| gone(found))?;
-            match self.load(&key).await? {
-                Some(one) if matches!(one.state(), StateKind::Pending | StateKind::Running) => {
-                    self.left_alone(&one, &key);
-                    return Ok(());
-                }
-                Some(_) => {}
-                None => {
-                    let called = found.operation().and_then(|it| it.spec.client_key.clone());
-                    let request = Request::new(self.source.name.as_str(), key.clone())
-                        .identified(called, occurrence.get())
-                        .input_bytes(&input);
-                    return self.submit(desk, &key, request).await;
-                }
+            let Some(one) = self.load(&key).await? else {
+                let called = found.operation().and_then(|it| it.spec.client_key.clone());
+                let request = Request::new(self.source.name.as_str(), key.clone())
+                    .identified(called, occurrence.get())
+                    .input_bytes(&input);
+                return self.submit(desk, &key, request).await;
+            };
+            let was_done = matches!(
+                one.state(),
+                StateKind::Succeeded | StateKind::Tombstone | StateKind::Stub
+            );
+            if !was_done {
+                return Box::pin(self.replay(desk, &one)).await;
             }
         }
         let text = format!("{}: it was handed on too often", found.key);
@@ -250,6 +254,11 @@ impl Room<'_> {
         let printer = &self.context.printer;
         printer.answer(&json, &format!("{key}: {state} already"));
     }
+}
+
+/// Names what a webhook and all its repeats have in common.
+fn origin(key: &Key) -> Option<Key> {
+    inbox_repeat(key, SECOND)
 }
 
 fn gone(found: &Found) -> Failure {

@@ -14,6 +14,7 @@ use super::{base, path};
 use crate::args::inbox::Test;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::printer::{explain, failure_object};
 
 /// A webhook as the sender would send it.
 struct Sample {
@@ -27,6 +28,14 @@ pub(super) async fn run(context: &Context, args: &Test) -> Result<ExitCode, Fail
     let source = context.settings.inbox_source(&args.name)?;
     let source = source.received(&context.namespace()?)?;
     let url = url(context, args, &source)?;
+    if args
+        .id
+        .as_deref()
+        .is_some_and(|id| id.is_empty() || id.contains(|c: char| c.is_control()))
+    {
+        let text = "--id: a header cannot hold it; take a text without control characters";
+        return Err(Failure::input(text));
+    }
     let sample = Sample::new(&source, args);
     let mut answers = vec![];
     for _ in 0..2 {
@@ -37,12 +46,20 @@ pub(super) async fn run(context: &Context, args: &Test) -> Result<ExitCode, Fail
     let is_first = matches!(words[0], Some("created"))
         || args.id.is_some() && matches!(words[0], Some("noop"));
     let is_well = is_first && words[1] == Some("noop");
-    let json = json!({
+    let failure = (!is_well).then(|| failure(&answers));
+    let mut json = json!({
         "ok": is_well,
         "key": answers[0].said["key"],
         "first": answers[0].json(),
         "second": answers[1].json(),
     });
+    if let Some(failure) = &failure {
+        json["error"] = failure_object(failure)["error"].take();
+        // The server's own code says more.
+        if let Some(code) = answers.iter().find_map(Answer::code) {
+            json["error"]["code"] = json!(code);
+        }
+    }
     let [first, second] = [answers[0].line(), answers[1].line()];
     let lines = format!("first:  {first}\nsecond: {second}");
     context.printer.answer(&json, &lines);
@@ -53,10 +70,24 @@ pub(super) async fn run(context: &Context, args: &Test) -> Result<ExitCode, Fail
         ));
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(hint) = answers.iter().find_map(Answer::hint) {
-        context.printer.hint(hint);
+    if let Some(failure) = failure {
+        explain(&failure.message, failure.hint.as_deref());
     }
     Ok(ExitCode::from(1))
+}
+
+/// Says what is not as it should be: what the server refused, or a webhook that was not taken for what it is.
+fn failure(answers: &[Answer]) -> Failure {
+    let refused = answers.iter().find(|answer| !answer.is_success());
+    let text = match refused {
+        Some(answer) => format!("the server refuses it: {}", answer.line()),
+        None => "the first was to be created, and the second to be known already".to_owned(),
+    };
+    let failure = Failure::new("internal", text);
+    match answers.iter().find_map(Answer::hint) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 fn url(context: &Context, args: &Test, source: &Source) -> Result<Url, Failure> {
@@ -147,6 +178,10 @@ impl Answer {
     /// Returns what a delivery that was taken did.
     fn effect(&self) -> Option<&str> {
         self.said["effect"].as_str().filter(|_| self.is_success())
+    }
+
+    fn code(&self) -> Option<&str> {
+        self.said["code"].as_str().filter(|_| !self.is_success())
     }
 
     fn hint(&self) -> Option<&str> {

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::settings::inbox::received;
+use crate::settings::inbox::{readable, received};
 
 /// How often the settings are looked at: what is seen twice counts, so that a change does within a second.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -24,11 +24,11 @@ pub(crate) struct Watch {
     /// What was seen at the last look.
     seen: Option<Seen>,
     /// What was said to be wrong: it is said once.
-    wrong: Option<String>,
+    wrong: Vec<String>,
 }
 
-/// What the settings say, or what is wrong with them.
-type Seen = Result<Sources, String>;
+/// What the settings say, and what is wrong with the secrets that they name; or what is wrong with them as a whole.
+type Seen = Result<(Sources, Vec<String>), String>;
 
 impl Watch {
     /// Reads the sources and their secrets.
@@ -40,7 +40,7 @@ impl Watch {
             sources: watch::channel(Arc::new(sources)).0,
             namespace,
             seen: None,
-            wrong: None,
+            wrong: vec![],
         })
     }
 
@@ -49,13 +49,14 @@ impl Watch {
         self.sources.subscribe()
     }
 
-    /// Looks at the settings and the secrets again and again. What cannot be read changes nothing: webhooks are
-    /// received as before, and the log says what is wrong.
+    /// Looks at the settings and the secrets again and again. Settings that cannot be read change nothing: webhooks are
+    /// received as before. A secret that cannot be read counts no more, as it may have been taken away on purpose; its own
+    /// source alone suffers from that. The log says what is wrong.
     pub(crate) async fn run(mut self, context: &Context) -> Infallible {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let read = context.settings.reread_inbox();
-            let read = read.and_then(|inbox| received(&inbox, &self.namespace));
+            let read = read.map(|inbox| readable(&inbox, &self.namespace));
             let seen = Some(read.map_err(|failure| failure.message));
             // A file that is just being written may be half there, or empty: no sender is turned away for that.
             if self.seen == seen {
@@ -67,20 +68,23 @@ impl Watch {
 
     /// Lets what was seen count.
     fn heed(&mut self) {
-        match &self.seen {
-            Some(Ok(sources)) => {
-                self.wrong = None;
+        let wrong = match &self.seen {
+            None => return,
+            Some(Ok((sources, wrong))) => {
                 if **self.sources.borrow() != *sources {
                     said(sources);
                     self.sources.send_replace(Arc::new(sources.clone()));
                 }
+                wrong.clone()
             }
-            Some(Err(why)) if self.wrong.as_ref() != Some(why) => {
-                tracing::warn!(why, "the settings of the inbox stay as they were");
-                self.wrong = Some(why.clone());
-            }
-            Some(Err(_)) | None => {}
+            Some(Err(why)) => vec![format!(
+                "the settings of the inbox stay as they were: {why}"
+            )],
+        };
+        for why in wrong.iter().filter(|why| !self.wrong.contains(why)) {
+            tracing::warn!("{why}");
         }
+        self.wrong = wrong;
     }
 }
 

@@ -345,17 +345,38 @@ impl SecretFrom {
 impl Source {
     /// Reads the secrets, and makes what a server needs.
     pub(crate) fn received(&self, namespace: &Namespace) -> Result<received::Source, Failure> {
+        let (source, wrong) = self.as_far_as_readable(namespace);
+        match wrong.into_iter().next() {
+            None => Ok(source),
+            Some(text) => Err(Failure::input(text)),
+        }
+    }
+
+    /// Makes what a server needs of the secrets that can be read, and says what is wrong with the others. A secret that is
+    /// gone counts no more, also when it was the only one: then nothing is taken for its sender's.
+    fn as_far_as_readable(&self, namespace: &Namespace) -> (received::Source, Vec<String>) {
         let name = &self.name;
-        let wrong = |text: String| Failure::input(format!("inbox.{name}: secrets: {text}"));
-        let read = self.secrets.iter().map(|from| {
-            let secret = self.scheme.secret(&from.read()?);
-            secret.map_err(|error| format!("{from}: {error}"))
-        });
-        let secrets = read.collect::<Result<_, _>>().map_err(wrong)?;
+        let (mut secrets, mut wrong) = (vec![], vec![]);
+        for from in &self.secrets {
+            let read = from.read().and_then(|text| {
+                let secret = self.scheme.secret(&text);
+                secret.map_err(|error| format!("{from}: {error}"))
+            });
+            match read {
+                Ok(secret) => secrets.push(secret),
+                Err(text) => wrong.push(format!("inbox.{name}: secrets: {text}")),
+            }
+        }
         let proof = Proof::new(self.scheme.clone(), secrets, self.tolerance);
-        Ok(received::Source {
+        let proof = proof.unwrap_or_else(|error| {
+            if wrong.is_empty() {
+                wrong.push(format!("inbox.{name}: secrets: {error}"));
+            }
+            Proof::of_nobody(self.scheme.clone(), self.tolerance)
+        });
+        let source = received::Source {
             name: name.clone(),
-            proof: proof.map_err(|error| wrong(error.to_string()))?,
+            proof,
             id: self.id.clone(),
             queue: self.queue.clone(),
             lane: self.lane.clone(),
@@ -364,7 +385,8 @@ impl Source {
             namespace: self.namespace.clone().unwrap_or_else(|| namespace.clone()),
             retention: self.retention,
             body_max: self.max_body,
-        })
+        };
+        (source, wrong)
     }
 }
 
@@ -389,6 +411,16 @@ impl Settings {
 pub(crate) fn received(inbox: &Inbox, namespace: &Namespace) -> Result<Sources, Failure> {
     let sources = inbox.values().map(|source| source.received(namespace));
     sources.collect()
+}
+
+/// Makes what a server goes on with of all sources, and says what is wrong with some: the others are none the worse for it.
+pub(crate) fn readable(inbox: &Inbox, namespace: &Namespace) -> (Sources, Vec<String>) {
+    let read = inbox
+        .values()
+        .map(|source| source.as_far_as_readable(namespace));
+    let (sources, wrong): (Vec<_>, Vec<_>) = read.unzip();
+    let wrong = wrong.into_iter().flatten().collect();
+    (sources.into_iter().collect(), wrong)
 }
 
 #[cfg(test)]

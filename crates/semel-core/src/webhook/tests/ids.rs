@@ -281,3 +281,14 @@ proptest! {
         prop_assert_eq!(of(&a, n) == of(&b, m), a == b && n == m);
     }
 }
+
+#[test]
+fn an_id_that_is_there_twice_is_none_and_says_nothing_of_the_sender() {
+    let twice = [("x-event", "1"), ("X-Event", "2")];
+    let events = [("ce-source", "a"), ("ce-id", "1"), ("ce-id", "2")];
+    for (from, headers) in [("header:X-Event", &twice[..]), ("cloudevents", &events)] {
+        let refusal = find(from, headers, BODY).unwrap_err();
+        assert!(matches!(refusal, Refusal::RepeatedId { .. }), "{refusal:?}");
+        assert_eq!((refusal.is_unproven(), refusal.as_str()), (false, "no_id"));
+    }
+}
