@@ -419,6 +419,9 @@ pub struct EventView {
     /// Who gave an operator's command.
     #[serde(serialize_with = "as_text_option")]
     pub by: Option<Label>,
+    /// Why, as they said.
+    #[serde(serialize_with = "as_text_option")]
+    pub note: Option<Note>,
     /// What it did: a waived doubt, a holder that was gone, a late report.
     #[serde(serialize_with = "event_words")]
     pub events: Vec<Event>,
@@ -451,6 +454,7 @@ impl EventView {
             state: entry.state.map(StateKind::as_str),
             fence: entry.fence.0,
             by: entry.command.by().cloned(),
+            note: entry.command.note().cloned(),
             events: entry.events.clone(),
         }
     }

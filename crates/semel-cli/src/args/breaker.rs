@@ -53,12 +53,27 @@ pub(crate) struct Open {
     pub(crate) name: String,
 
     /// How long [default: until somebody closes it]
-    #[arg(long = "for", value_name = "DURATION", value_parser = values::some_duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = length)]
     pub(crate) length: Option<Duration>,
 
-    /// Why, for people
+    /// Why; the log keeps it
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
+
+    /// Says what would happen and writes nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// The longest that a breaker is opened for.
+const LENGTH_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+fn length(text: &str) -> Result<Duration, String> {
+    let length = values::some_duration(text)?;
+    if length > LENGTH_MAX {
+        return Err("at most 365d; without --for it is open until somebody closes it".to_owned());
+    }
+    Ok(length)
 }
 
 /// Closes a breaker by hand: calls go through again
@@ -72,9 +87,13 @@ pub(crate) struct Close {
     /// Its name
     pub(crate) name: String,
 
-    /// Why, for people
+    /// Why; the log keeps it
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
+
+    /// Says what would happen and writes nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// Closes a breaker and forgets what became of the calls before
@@ -85,7 +104,11 @@ pub(crate) struct Reset {
     /// Its name
     pub(crate) name: String,
 
-    /// Why, for people
+    /// Why; the log keeps it
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
+
+    /// Says what would happen and writes nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }

@@ -6,6 +6,7 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -43,6 +44,8 @@ struct Shared {
     missed: Mutex<Vec<c_int>>,
     /// The first signal that came while there was no child.
     asked: watch::Sender<Option<c_int>>,
+    /// Whether somebody asked us, or our child, to end.
+    was_told: AtomicBool,
     /// Somebody wants to stop us for a while.
     stop: Notify,
 }
@@ -56,6 +59,7 @@ impl Signals {
             child: Mutex::default(),
             missed: Mutex::default(),
             asked: sender,
+            was_told: AtomicBool::new(false),
             stop: Notify::new(),
         });
         let listener = Arc::clone(&shared);
@@ -102,6 +106,11 @@ impl Signals {
     /// Returns the signal that asked us to end while there was no child.
     pub(crate) fn was_asked_to_end(&self) -> Option<c_int> {
         *self.asked.borrow()
+    }
+
+    /// Says whether somebody asked us to end, whoever it was for: a child that ended of it says nothing of its own.
+    pub(crate) fn was_told_to_end(&self) -> bool {
+        self.shared.was_told.load(Ordering::Relaxed)
     }
 
     /// Waits until somebody wants to stop us for a while; [`stop`] then does it.
@@ -157,7 +166,9 @@ impl Shared {
         if origin.signal == SIGTSTP {
             self.stop.notify_one();
         }
-        if self.child().is_none() && ASK_TO_END.contains(&origin.signal) {
+        let asks_to_end = ASK_TO_END.contains(&origin.signal);
+        self.was_told.fetch_or(asks_to_end, Ordering::Relaxed);
+        if self.child().is_none() && asks_to_end {
             self.asked.send_if_modified(|asked| {
                 let first = asked.is_none();
                 asked.get_or_insert(origin.signal);

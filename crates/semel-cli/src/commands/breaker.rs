@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use semel::breaker::{Breaker, BreakerView, Decided, Ordered, PhaseKind};
+use semel::breaker::{Breaker, BreakerView, Choice, Decided, PhaseKind};
 use semel::{Effect, Engine, Key, Label, Note, Timestamp, span};
 use serde_json::{Value, json};
 
@@ -18,28 +18,42 @@ pub(crate) async fn run(context: &Context, args: &args::Breaker) -> Result<ExitC
         BreakerVerb::Open(args) => open(context, args).await,
         BreakerVerb::Close(args) => {
             let (engine, breaker) = find(context, &args.name).await?;
-            let ordered = breaker.close(decided(args.note.as_deref())?).await;
-            said(context, &engine, &breaker, ordered, "closed").await
+            let order = Order {
+                decided: decided(args.note.as_deref())?,
+                choice: Choice::Close,
+                dry_run: args.dry_run,
+            };
+            said(context, &engine, &breaker, order, "closed").await
         }
         BreakerVerb::Reset(args) => {
             let (engine, breaker) = find(context, &args.name).await?;
-            let ordered = breaker.reset(decided(args.note.as_deref())?).await;
-            said(context, &engine, &breaker, ordered, "reset").await
+            let order = Order {
+                decided: decided(args.note.as_deref())?,
+                choice: Choice::Reset,
+                dry_run: args.dry_run,
+            };
+            said(context, &engine, &breaker, order, "reset").await
         }
     }
 }
 
 async fn open(context: &Context, args: &args::Open) -> Result<ExitCode, Failure> {
     // Whoever opens a breaker before it is used makes it, so a store is made, too.
-    let engine = context.open().await?;
+    let engine = match args.dry_run {
+        true => context.open_existing().await?,
+        false => context.open().await?,
+    };
     let breaker = handle(context, &engine, &args.name)?;
-    let decided = decided(args.note.as_deref())?;
-    let ordered = breaker.open(decided, args.length).await;
+    let order = Order {
+        decided: decided(args.note.as_deref())?,
+        choice: Choice::Open(args.length),
+        dry_run: args.dry_run,
+    };
     let word = match args.length {
         Some(length) => format!("open for {}", span(length)),
         None => "open until it is closed".to_owned(),
     };
-    said(context, &engine, &breaker, ordered, &word).await
+    said(context, &engine, &breaker, order, &word).await
 }
 
 async fn find(context: &Context, name: &str) -> Result<(Engine, Breaker), Failure> {
@@ -65,36 +79,60 @@ fn decided(note: Option<&str>) -> Result<Decided, Failure> {
     })
 }
 
-/// Answers an order with what is stored now.
+/// What is decided, and whether it is only tried out.
+struct Order {
+    decided: Decided,
+    choice: Choice,
+    dry_run: bool,
+}
+
+/// Carries an order out, or only says what it would do; answers with what is stored now.
 async fn said(
     context: &Context,
     engine: &Engine,
     breaker: &Breaker,
-    ordered: semel::Result<Ordered>,
+    order: Order,
     word: &str,
 ) -> Result<ExitCode, Failure> {
     let name = breaker.name();
+    let ordered = match order.dry_run {
+        true => breaker.foresee(order.decided, order.choice).await,
+        false => breaker.decide(order.decided, order.choice).await,
+    };
     let ordered = ordered.map_err(|error| match error.code() {
         "not_found" => Failure::not_found(format!("{name}: there is no such breaker"))
             .hint("`semel breaker list` shows what there is"),
         _ => Failure::from(error),
     })?;
-    let (effect, reason) = if ordered.repeated {
-        (
-            Effect::Noop,
-            Some(format!("it is {} already", words(ordered.phase))),
-        )
-    } else {
-        (Effect::Updated, None)
+    let (effect, reason) = match (ordered.repeated, order.dry_run) {
+        (true, _) => {
+            let reason = format!("it is {} already", words(ordered.phase));
+            (Effect::Noop, Some(reason))
+        }
+        (false, true) => (Effect::WouldUpdate, None),
+        (false, false) => (Effect::Updated, None),
     };
-    let line = reason.as_deref().unwrap_or(word);
+    let would = format!("would be {word}");
+    let line = match (&reason, order.dry_run) {
+        (Some(reason), _) => reason,
+        (None, true) => &would,
+        (None, false) => word,
+    };
     let view = breaker.view().await?;
-    let json = receipt(
+    let mut json = receipt(
         effect,
         reason.as_deref(),
         view.as_ref(),
         engine.store().now(),
     )?;
+    if order.dry_run {
+        json["dry_run"] = json!(true);
+        let changes: Vec<_> = (!ordered.repeated)
+            .then_some(would.as_str())
+            .into_iter()
+            .collect();
+        json["changes"] = json!(changes);
+    }
     context.printer.answer(&json, &format!("{name}: {line}"));
     Ok(ExitCode::SUCCESS)
 }

@@ -65,6 +65,20 @@ fn processes_that_fail_open_it_for_those_that_come_later() {
         (&error["retryable"], error["retry_at"].is_string()),
         (&json!(true), true)
     );
+    assert_eq!(refused.json()[0]["key"], "new", "it is about the command");
+    let words = [
+        "run",
+        "--json",
+        "--breaker",
+        "bank",
+        "--dry-run",
+        "--key",
+        "new",
+        "--",
+        "true",
+    ];
+    let rehearsed = world.semel(&words);
+    assert_eq!(rehearsed.code, 122, "{rehearsed:?}");
     assert_eq!(ran(&world), 3, "nothing was run");
     let shown = world.semel(&["show", "new"]);
     assert_eq!(shown.code, 1, "nothing was claimed: {shown:?}");
@@ -78,6 +92,9 @@ fn processes_that_fail_open_it_for_those_that_come_later() {
         world.semel(&["run", "--key", "other", "--", "true"]).code,
         0
     );
+    let words = ["run", "--breaker", "bank", "--retry", "--key", "good"];
+    let good = world.semel(&[&words[..], &["--", "sh", "-c", "echo x >> ran"]].concat());
+    assert_eq!(good.code, 0, "it is done, and not retried: {good:?}");
     // What failed stays as it is: the retry is refused before it is taken back.
     let words = ["run", "--breaker", "bank", "--retry", "--key", "bad-1"];
     let retried = world.semel(&[&words[..], &["--", "sh", "-c", "echo x >> ran; exit 3"]].concat());
@@ -200,4 +217,71 @@ fn started(world: &World, script: &str) -> Child {
     let mut command = command(world, "probe", script);
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("semel runs")
+}
+
+/// Whoever ends a command says nothing of the bank; not even as the probe, whose place is free again.
+#[test]
+fn a_command_that_is_ended_by_hand_counts_as_nothing() {
+    let world = World::new();
+    let settings = SETTINGS.replace("cool_down = \"1h\"", "cool_down = \"1m\"");
+    std::fs::write(world.path("semel.toml"), settings).expect("it can be written");
+    let end = |key: &str, offset: Option<&str>| {
+        let mut slow = command(&world, key, "echo x >> ran; exec sleep 600");
+        if let Some(offset) = offset {
+            slow.envs(faketime::environment(offset));
+        }
+        let before = ran(&world);
+        let child = slow.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let mut child = child.expect("it starts");
+        wait_until("it runs", || ran(&world) > before);
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is ours");
+        let ended = child.wait().expect("it ends");
+        assert_eq!(ended.code(), Some(143), "{ended:?}");
+    };
+    for n in 0..3 {
+        end(&format!("slow-{n}"), None);
+    }
+    let listed = world.semel(&["breaker", "list", "--json"]).json();
+    assert!(
+        listed.iter().all(|it| it["state"] == "closed"),
+        "{listed:?}"
+    );
+    for key in ["bad-1", "bad-2"] {
+        run(&world, key, "exit 3");
+    }
+    assert_eq!(breaker(&world)["state"], "open");
+    end("probe", Some("+2m"));
+    assert_eq!(breaker(&world)["times_opened"], 1);
+    assert_eq!(run_at(&world, "+2m", "next", "true").code, 0);
+    assert_eq!(breaker(&world)["state"], "closed");
+}
+
+/// What people decide is tried out first, and why they did is kept.
+#[test]
+fn an_order_is_rehearsed_and_its_note_is_in_the_log() {
+    let world = world();
+    run(&world, "good", "true");
+    let rehearsed = world.semel(&["breaker", "open", "bank", "--dry-run", "--json"]);
+    let rehearsed = &rehearsed.json()[0];
+    assert_eq!(
+        (&rehearsed["effect"], &rehearsed["state"]),
+        (&json!("would_update"), &json!("closed"))
+    );
+    assert_eq!(breaker(&world)["state"], "closed");
+    world.semel(&["breaker", "open", "bank"]);
+    world.semel(&["breaker", "close", "bank", "--note", "the bank is back"]);
+    let log = world.semel(&["log", "--json"]).json();
+    let closed = log.iter().find(|it| it["command"] == "breaker_closed");
+    assert_eq!(
+        closed.map(|it| &it["note"]),
+        Some(&json!("the bank is back")),
+        "{log:?}"
+    );
+    assert_eq!(
+        world
+            .semel(&["breaker", "open", "bank", "--for", "400d"])
+            .code,
+        64
+    );
 }

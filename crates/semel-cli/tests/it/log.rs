@@ -33,7 +33,7 @@ fn programs_get_an_event_per_line() {
         ran.json(),
         [json!({
             "seq": 1, "at": "TIME", "namespace": "default", "key": "order-1",
-            "command": "begin", "state": "running", "fence": 1, "by": null,
+            "command": "begin", "state": "running", "fence": 1, "by": null, "note": null,
             "events": ["begun"],
         })]
     );

@@ -104,11 +104,11 @@ impl Ask {
         Breaker::hash_of(&self.namespace, &self.name)
     }
 
-    /// Returns who gave an order.
+    /// Returns who gave an order, and why.
     #[must_use]
-    pub const fn by(&self) -> Option<&Label> {
+    pub const fn order(&self) -> Option<&Order> {
         match &self.act {
-            Act::Open(order, _) | Act::Close(order) | Act::Reset(order) => Some(&order.by),
+            Act::Open(order, _) | Act::Close(order) | Act::Reset(order) => Some(order),
             Act::Admit(_) | Act::Report(_) => None,
         }
     }

@@ -90,6 +90,12 @@ impl Window {
         counting.fold(Counts::default(), |sum, slice| sum.plus(slice.counts))
     }
 
+    /// Returns how many of the latest calls failed one after the other, as far as they count as of now.
+    #[must_use]
+    pub fn failures_in_row(&self, settings: &Settings, now: Timestamp) -> u32 {
+        self.in_row.min(self.counts(settings, now).failed)
+    }
+
     /// Returns all that is in it.
     #[must_use]
     pub fn total(&self) -> Counts {
@@ -100,8 +106,8 @@ impl Window {
     /// Says whether a target with these calls is to be left alone.
     #[must_use]
     pub fn is_too_bad(&self, settings: &Settings, now: Timestamp) -> bool {
-        let in_row = settings.failures;
-        if in_row.is_some_and(|limit| self.in_row >= limit.get()) {
+        let in_row = self.failures_in_row(settings, now);
+        if settings.failures.is_some_and(|limit| in_row >= limit.get()) {
             return true;
         }
         let counts = self.counts(settings, now);

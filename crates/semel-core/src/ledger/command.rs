@@ -208,8 +208,33 @@ impl Command {
             Self::Resolve(resolve) => Some(&resolve.order.by),
             Self::Retry(order) | Self::Cancel(order) | Self::Forget(order) => Some(&order.by),
             Self::Adopt(adopt) => Some(&adopt.by),
-            Self::Breaker(ask) => ask.by(),
+            Self::Breaker(ask) => match ask.order() {
+                Some(order) => Some(&order.by),
+                None => None,
+            },
             Self::Submit(_)
+            | Self::Begin(_)
+            | Self::Renew(_)
+            | Self::Settle(_)
+            | Self::Expire(_)
+            | Self::Bury(_)
+            | Self::Drop(_)
+            | Self::Deliver(_) => None,
+        }
+    }
+
+    /// Returns what a person said about it.
+    #[must_use]
+    pub const fn note(&self) -> Option<&Note> {
+        match self {
+            Self::Resolve(resolve) => resolve.order.note.as_ref(),
+            Self::Retry(order) | Self::Cancel(order) | Self::Forget(order) => order.note.as_ref(),
+            Self::Breaker(ask) => match ask.order() {
+                Some(order) => order.note.as_ref(),
+                None => None,
+            },
+            Self::Adopt(_)
+            | Self::Submit(_)
             | Self::Begin(_)
             | Self::Renew(_)
             | Self::Settle(_)

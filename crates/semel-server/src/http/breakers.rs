@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
-use semel::breaker::{Breaker, BreakerView, Decided, Ordered, Settings, Target};
-use semel::{Note, Scope};
+use semel::breaker::{Breaker, BreakerView, Choice, Decided, Settings, Target};
+use semel::{Effect, Note, Scope};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -13,6 +13,7 @@ use super::body::Answer;
 use super::numbers::Whole;
 use super::operations::Listed;
 use super::problem::Problem;
+use super::query::Parameters;
 use super::request::key_of;
 use super::{Asked, Server, json, one, schema};
 use crate::auth::Caller;
@@ -38,6 +39,9 @@ pub(crate) struct OpenCall {
         pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"
     )]
     note: Option<String>,
+    /// Says what would happen, and writes nothing.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 /// Closes a breaker by hand.
@@ -55,15 +59,20 @@ pub(crate) struct CloseCall {
         pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"
     )]
     note: Option<String>,
+    /// Says what would happen, and writes nothing.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 /// What an order came to.
 #[derive(Debug, Serialize)]
 struct Changed {
     ok: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
     effect: &'static str,
     #[serde(flatten)]
-    breaker: BreakerView,
+    breaker: Option<BreakerView>,
 }
 
 /// Lists breakers by their names: each one that a call was reported to.
@@ -78,8 +87,10 @@ struct Changed {
 pub(crate) async fn list(
     State(server): State<Server>,
     caller: Caller,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     caller.needs(Scope::Read)?;
+    Parameters::read(query.as_deref())?.done()?;
     let items = server.engine().breakers(Some(&caller.namespace));
     let items = server.within(Duration::ZERO, items).await?;
     json(Answer::ok(&Listed { items, next: None })?)
@@ -118,9 +129,7 @@ pub(crate) async fn open(
             }
             other => other.map(Duration::from_millis),
         };
-        let ordered = breaker.open(decided, length);
-        let ordered = server.within(Duration::ZERO, ordered).await?;
-        changed(server, breaker, &ordered).await
+        decide(server, breaker, decided, Choice::Open(length), call.dry_run).await
     })
     .await
 }
@@ -167,13 +176,6 @@ pub(crate) async fn reset(
     order(&server, &caller, &name, asked, Choice::Reset).await
 }
 
-/// What lets calls through again.
-#[derive(Clone, Copy)]
-enum Choice {
-    Close,
-    Reset,
-}
-
 async fn order(
     server: &Server,
     caller: &Caller,
@@ -185,14 +187,7 @@ async fn order(
     let breaker = &handle(server, caller, name)?;
     one(server, asked, |call: CloseCall| async move {
         let decided = decided(caller, call.fence, call.note.as_deref())?;
-        let ordered = async {
-            match choice {
-                Choice::Close => breaker.close(decided).await,
-                Choice::Reset => breaker.reset(decided).await,
-            }
-        };
-        let ordered = server.within(Duration::ZERO, ordered).await?;
-        changed(server, breaker, &ordered).await
+        decide(server, breaker, decided, choice, call.dry_run).await
     })
     .await
 }
@@ -214,12 +209,43 @@ fn decided(caller: &Caller, fence: Option<Whole>, note: Option<&str>) -> Result<
     })
 }
 
-async fn changed(server: &Server, breaker: &Breaker, ordered: &Ordered) -> Result<Answer, Problem> {
-    let view = server.within(Duration::ZERO, breaker.view()).await?;
-    let gone = || Problem::not_found(format!("{}: there is no such breaker", breaker.name()));
+/// Carries a decision out, or says what it would do; answers with the breaker as of now.
+async fn decide(
+    server: &Server,
+    breaker: &Breaker,
+    decided: Decided,
+    choice: Choice,
+    dry_run: bool,
+) -> Result<Answer, Problem> {
+    let ordered = async {
+        let ordered = match dry_run {
+            true => breaker.foresee(decided, choice).await?,
+            false => breaker.decide(decided, choice).await?,
+        };
+        Ok((ordered, breaker.view().await?))
+    };
+    let (ordered, view) = server
+        .within(Duration::ZERO, ordered)
+        .await
+        .map_err(|problem| named(problem, breaker))?;
+    let effect = match (ordered.repeated, dry_run) {
+        (true, _) => Effect::Noop,
+        (false, true) => Effect::WouldUpdate,
+        (false, false) => Effect::Updated,
+    };
     Answer::ok(&Changed {
         ok: true,
-        effect: if ordered.repeated { "noop" } else { "updated" },
-        breaker: view.ok_or_else(gone)?,
+        dry_run,
+        effect: effect.as_str(),
+        breaker: view,
     })
+}
+
+/// Says what is missing: a breaker is no operation.
+fn named(problem: Problem, breaker: &Breaker) -> Problem {
+    match problem.code() {
+        "not_found" => Problem::not_found(format!("{}: there is no such breaker", breaker.name()))
+            .hint("GET /v1/breakers lists what there is"),
+        _ => problem,
+    }
 }

@@ -262,6 +262,7 @@ pub(crate) struct Event {
     state: Option<EventState>,
     fence: u64,
     by: Option<String>,
+    note: Option<String>,
     events: Vec<String>,
 }
 

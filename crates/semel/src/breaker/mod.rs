@@ -31,11 +31,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use semel_core::breaker::{Act, Admit, Ask, Breaker as Stored, Phase, Reply};
-use semel_core::ledger::{Command, Decision, Record, Rejection, Reply as LedgerReply};
+use semel_core::ledger::{Command, Decision, Fence, Record, Rejection, Reply as LedgerReply};
 use semel_core::{AttemptId, Key, Lease, Namespace};
 use tokio::time::Instant;
 
-pub use self::operate::{Decided, Ordered};
+pub use self::operate::{Choice, Decided, Ordered};
 pub use self::pass::Pass;
 pub use self::view::{BreakerView, SettingsView};
 pub use semel_core::breaker::{PhaseKind, Settings, SettingsError};
@@ -189,13 +189,22 @@ impl Breaker {
     pub async fn pass_if_closed(&self) -> Result<Option<Pass>> {
         let seen = self.0.look().await?;
         let fence = match seen.breaker() {
-            None => Some(semel_core::ledger::Fence::default()),
+            None => Some(Fence::default()),
             Some(breaker) => match breaker.phase {
                 Phase::Closed(_) => Some(breaker.fence),
                 Phase::Open(_) | Phase::HalfOpen(_) => None,
             },
         };
         Ok(fence.map(|fence| Pass::new(Arc::clone(&self.0), fence, None)))
+    }
+
+    /// Says whether a call would be admitted now, and takes no place: for dry runs.
+    ///
+    /// # Errors
+    /// As [`Breaker::admit`].
+    pub async fn would_admit(&self) -> Result<()> {
+        let seen = self.0.look().await?;
+        self.0.foreseen(&seen).map(drop)
     }
 
     /// Writes what was counted here, if anything was: for processes that end.
@@ -283,6 +292,13 @@ impl Shared {
         let Some(seen) = self.recently_seen() else {
             return Ok(None);
         };
+        let fence = self.foreseen(&seen)?;
+        Ok(fence.map(|fence| Pass::new(Arc::clone(self), fence, None)))
+    }
+
+    /// Says what would become of a call by what was seen: the fence with which it goes through, or `None` when it would be
+    /// stored.
+    fn foreseen(&self, seen: &Seen) -> Result<Option<Fence>> {
         let admit = self.command(Act::Admit(Admit {
             // Nothing is decided by it: a probe is always asked for.
             id: AttemptId::from_random(0),
@@ -291,11 +307,11 @@ impl Shared {
         let now = self.engine.store().now();
         match semel_core::ledger::decide(seen.record.as_deref(), &admit, now) {
             Ok(Decision::Answer(LedgerReply::Breaker(Reply::Admitted(admitted)))) => {
-                Ok(Some(Pass::new(Arc::clone(self), admitted.fence, None)))
+                Ok(Some(admitted.fence))
             }
             Ok(Decision::Answer(_) | Decision::Write(_)) => Ok(None),
             Err(rejection @ Rejection::BreakerOpen { .. }) => {
-                Err(self.subject().refused_on(rejection, seen.record))
+                Err(self.subject().refused_on(rejection, seen.record.clone()))
             }
             Err(_) => Ok(None),
         }

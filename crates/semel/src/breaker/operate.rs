@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::breaker::{Act, Breaker as Stored, Order, PhaseKind, Reply};
-use semel_core::ledger::{Fence, Record, StateKind};
+use semel_core::ledger::{Decision, Fence, Record, Reply as LedgerReply, StateKind};
 use semel_core::{Label, Namespace, Note};
 
 use super::{Breaker, BreakerView, answered_otherwise};
@@ -45,6 +45,16 @@ impl Decided {
     }
 }
 
+impl Choice {
+    const fn act(self, order: Order) -> Act {
+        match self {
+            Self::Open(length) => Act::Open(order, length),
+            Self::Close => Act::Close(order),
+            Self::Reset => Act::Reset(order),
+        }
+    }
+}
+
 impl Engine {
     /// Lists all breakers behind a wall, or everywhere, by their names.
     ///
@@ -76,7 +86,49 @@ impl Engine {
     }
 }
 
+/// What people decide about a breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Lets nothing through, for this long or until somebody closes it.
+    Open(Option<Duration>),
+    /// Lets calls through again.
+    Close,
+    /// Lets calls through again, and forgets what became of those before.
+    Reset,
+}
+
 impl Breaker {
+    /// Carries a decision out.
+    ///
+    /// # Errors
+    /// `fenced` when its phase changed since it was decided about; `not_found` when what is to be closed is not known. Fails
+    /// when the store does.
+    pub async fn decide(&self, decided: Decided, choice: Choice) -> Result<Ordered> {
+        let order = self.order(decided).await?;
+        self.ordered(choice.act(order)).await
+    }
+
+    /// Says what a decision would come to, and writes nothing.
+    ///
+    /// # Errors
+    /// As [`Breaker::decide`].
+    pub async fn foresee(&self, decided: Decided, choice: Choice) -> Result<Ordered> {
+        let command = self.0.command(choice.act(self.order(decided).await?));
+        let record = self.stored().await?;
+        let now = self.0.engine.store().now();
+        let reply = match semel_core::ledger::decide(record.as_deref(), &command, now) {
+            Ok(Decision::Write(write)) => write.reply,
+            Ok(Decision::Answer(reply)) => reply,
+            Err(rejection) => return Err(self.0.subject().refused_on(rejection, record)),
+        };
+        match reply {
+            LedgerReply::Breaker(Reply::Ordered { phase, repeated }) => {
+                Ok(Ordered { phase, repeated })
+            }
+            _ => Err(answered_otherwise()),
+        }
+    }
+
     /// Returns what is stored of it; `None` when nobody has reported a call yet.
     ///
     /// # Errors
@@ -91,28 +143,25 @@ impl Breaker {
     /// Lets nothing through, for this long or until somebody closes it.
     ///
     /// # Errors
-    /// `fenced` when its phase changed since it was decided about. Fails when the store does.
+    /// As [`Breaker::decide`].
     pub async fn open(&self, decided: Decided, length: Option<Duration>) -> Result<Ordered> {
-        let order = self.order(decided).await?;
-        self.ordered(Act::Open(order, length)).await
+        self.decide(decided, Choice::Open(length)).await
     }
 
     /// Lets calls through again.
     ///
     /// # Errors
-    /// `not_found` when nobody knows it; else as [`Breaker::open`].
+    /// As [`Breaker::decide`].
     pub async fn close(&self, decided: Decided) -> Result<Ordered> {
-        let order = self.order(decided).await?;
-        self.ordered(Act::Close(order)).await
+        self.decide(decided, Choice::Close).await
     }
 
     /// Lets calls through again, and forgets what became of those before.
     ///
     /// # Errors
-    /// As [`Breaker::close`].
+    /// As [`Breaker::decide`].
     pub async fn reset(&self, decided: Decided) -> Result<Ordered> {
-        let order = self.order(decided).await?;
-        self.ordered(Act::Reset(order)).await
+        self.decide(decided, Choice::Reset).await
     }
 
     async fn stored(&self) -> Result<Option<Arc<Record>>> {

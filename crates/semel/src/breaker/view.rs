@@ -68,7 +68,10 @@ impl BreakerView {
     pub fn of(breaker: &Breaker, now: Timestamp) -> Self {
         let settings = &breaker.settings;
         let (counts, in_row) = match &breaker.phase {
-            Phase::Closed(window) => (window.counts(settings, now), window.in_row),
+            Phase::Closed(window) => (
+                window.counts(settings, now),
+                window.failures_in_row(settings, now),
+            ),
             Phase::Open(_) | Phase::HalfOpen(_) => (Counts::default(), 0),
         };
         let (times, forced) = match &breaker.phase {

@@ -19,6 +19,17 @@ impl Inner {
         }
     }
 
+    /// Says whether the upstream might be called now, and takes no place.
+    pub(super) async fn would_be_admitted(&self) -> Result<(), Refusal> {
+        match &self.breaker {
+            None => Ok(()),
+            Some(breaker) => {
+                let admitted = breaker.would_admit().await;
+                admitted.map_err(|error| self.left_alone(&error))
+            }
+        }
+    }
+
     /// Asks whether the upstream may be called, before anything is claimed. While the breaker is closed that is a look.
     /// While it is not, only those are refused who would have to call: an answer that is stored, or that somebody else is
     /// just getting, needs no upstream. Of all who would, one takes the place of the probe; the others claim nothing.

@@ -18,16 +18,6 @@ use crate::door::Preview;
 use crate::engine;
 use crate::receipt::Receipt;
 
-/// Answers for a request that would only be passed on.
-pub(super) fn passes() -> Answer {
-    said(&json!({
-        "ok": true,
-        "effect": Effect::Noop.as_str(),
-        "would": "pass",
-        "changes": ["would be passed on, unprotected"],
-    }))
-}
-
 fn said(what: &Value) -> Answer {
     let mut response = Response::new(Body::full(what.to_string()));
     let media = HeaderValue::from_static("application/json");
@@ -64,6 +54,13 @@ impl Inner {
             Err(error) => return refused(&Refusal::of(&error, profile)),
         };
         let key = &previewed.identity.key;
+        if matches!(
+            previewed.preview,
+            Preview::Ledger(engine::Preview::Execute { .. } | engine::Preview::Probe)
+        ) && let Err(refusal) = self.would_be_admitted().await
+        {
+            return refused(&refusal);
+        }
         match previewed.preview {
             Preview::Ledger(engine::Preview::Execute { attempt }) => {
                 executed(parts, &asked.ask, attempt, self.kept())
@@ -94,6 +91,19 @@ impl Inner {
 }
 
 impl Inner {
+    /// Answers for a request that would only be passed on.
+    pub(super) async fn would_pass(&self) -> Answer {
+        if let Err(refusal) = self.would_be_admitted().await {
+            return refused(&refusal);
+        }
+        said(&json!({
+            "ok": true,
+            "effect": Effect::Noop.as_str(),
+            "would": "pass",
+            "changes": ["would be passed on, unprotected"],
+        }))
+    }
+
     fn kept(&self) -> Kept {
         let kept = self.rules.retention.length();
         Kept {

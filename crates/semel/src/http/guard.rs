@@ -20,7 +20,7 @@ use super::refusal::{Refusal, SEMEL_ERROR};
 use super::rules::{Forward, Rules};
 use super::running::Running;
 use super::saved::{Joined, saver};
-use super::{Answer, Became, Body, Caller, Seat, SendError, Upstream, dry_run, lookup, replay};
+use super::{Answer, Became, Body, Caller, Seat, SendError, Upstream, lookup, replay};
 use crate::breaker::{Breaker, Pass};
 use crate::door::{Admission, Doorway, Entered, Preview};
 use crate::engine::{self, Permit, Request, Saver};
@@ -116,7 +116,7 @@ impl Inner {
         let is_dry = is_dry_run(&parts.headers)?;
         parts.headers.remove(DRY_RUN);
         let (class, key) = match self.rules.treatment(&parts)? {
-            Treatment::Pass if is_dry => return Ok(dry_run::passes()),
+            Treatment::Pass if is_dry => return Ok(self.would_pass().await),
             Treatment::Pass => return self.pass(parts, body).await,
             Treatment::Guard { class, key } => (class, key),
         };

@@ -1,7 +1,7 @@
 //! A command before a target that fails: `semel run --breaker NAME`.
 
 use semel::breaker::{Breaker, Pass};
-use semel::{Engine, Permit, Preview};
+use semel::{Engine, Error, Permit, Preview};
 
 use super::job::Job;
 use crate::failure::Failure;
@@ -22,18 +22,20 @@ impl Breaking {
         name: &str,
         runs: bool,
     ) -> Result<Self, Failure> {
-        let target = job.context.settings.breaker(name)?;
-        let breaker = engine.breaker_in(&job.namespace, &target);
+        let breaker = named(job, engine, name)?;
         let pass = match breaker.pass_if_closed().await? {
             Some(pass) => Some(pass),
-            None if runs || would_run(job, engine).await => Some(breaker.admit().await?),
+            None if runs || would_run(job, engine).await => {
+                let admitted = breaker.admit().await;
+                Some(admitted.map_err(|error| refused(job, error))?)
+            }
             None => None,
         };
         Ok(Self { breaker, pass })
     }
 
     /// Asks once more when the claim is there: the breaker may have opened meanwhile. Then the claim is given back.
-    pub(crate) async fn still(&mut self, permit: Permit) -> Result<Permit, Failure> {
+    pub(crate) async fn still(&mut self, job: &Job<'_>, permit: Permit) -> Result<Permit, Failure> {
         if self.pass.as_ref().is_some_and(Pass::is_probe) {
             return Ok(permit);
         }
@@ -45,15 +47,18 @@ impl Breaking {
             Err(error) => {
                 let why = "the breaker opened before the command was started";
                 permit.not_done(why).await?;
-                Err(error.into())
+                Err(refused(job, error))
             }
         }
     }
 
-    /// Says what became of the command, and has it stored: this process ends.
-    pub(crate) async fn ended(self, job: &Job<'_>, ok: bool) {
+    /// Says what became of the command, where that says something of its target, and has it stored: this process ends.
+    pub(crate) async fn ended(self, job: &Job<'_>, ok: Option<bool>) {
         if let Some(pass) = self.pass {
-            pass.ended(ok).await;
+            match ok {
+                Some(ok) => pass.ended(ok).await,
+                None => pass.give_back().await,
+            }
         }
         if let Err(error) = self.breaker.flush().await {
             let name = self.breaker.name();
@@ -62,6 +67,22 @@ impl Breaking {
             job.context.printer.say(&text);
         }
     }
+}
+
+/// Says whether the breaker would let the command through, and takes no place.
+pub(crate) async fn foresee(job: &Job<'_>, engine: &Engine, name: &str) -> Result<(), Failure> {
+    let admitted = named(job, engine, name)?.would_admit().await;
+    admitted.map_err(|error| refused(job, error))
+}
+
+fn named(job: &Job<'_>, engine: &Engine, name: &str) -> Result<Breaker, Failure> {
+    let target = job.context.settings.breaker(name)?;
+    Ok(engine.breaker_in(&job.namespace, &target))
+}
+
+/// A refusal by a breaker is about the command, which keeps its key.
+fn refused(job: &Job<'_>, error: Error) -> Failure {
+    Failure::from(error).about(&job.key)
 }
 
 /// Says whether the command would run, or a probe ask its target. What is wrong with it is said by whoever begins it.

@@ -10,7 +10,7 @@ pub(crate) mod verdict;
 
 use std::process::ExitCode;
 
-use semel::core::ledger::StateKind;
+use semel::core::ledger::{Record, StateKind};
 use semel::{Admission, Engine, Label, Preview};
 
 use self::answer::Answer;
@@ -39,7 +39,7 @@ pub(crate) async fn run(context: &Context, args: &Run) -> Result<ExitCode, Failu
         job = job.probe(probe)?;
     }
     if args.common.dry_run {
-        return dry_run(&job).await;
+        return dry_run(&job, args.breaker.as_deref()).await;
     }
     job.say_derived_key();
     let signals = listen()?;
@@ -48,7 +48,10 @@ pub(crate) async fn run(context: &Context, args: &Run) -> Result<ExitCode, Failu
     job.faults.plan(&engine);
     // Before anything is claimed, or taken back.
     let breaking = match &args.breaker {
-        Some(name) => Some(Breaking::ask(&job, &engine, name, args.retry).await?),
+        Some(name) => {
+            let runs = args.retry && is_retried(&job, &engine).await?;
+            Some(Breaking::ask(&job, &engine, name, runs).await?)
+        }
         None => None,
     };
     if args.retry {
@@ -94,14 +97,13 @@ pub(crate) async fn carry_out(
         match admission {
             Admission::Execute(mut permit) => {
                 if let Some(breaking) = &mut breaking {
-                    permit = breaking.still(permit).await?;
+                    permit = breaking.still(job, permit).await?;
                 }
                 let answer = job.execute(permit, signals).await?;
-                // Whoever ends it by hand says nothing about its target.
-                if let Some(breaking) = breaking
-                    && signals.was_asked_to_end().is_none()
-                {
-                    breaking.ended(job, answer.is_success()).await;
+                if let Some(breaking) = breaking {
+                    // Whoever ends it by hand says nothing about its target.
+                    let ok = (!signals.was_told_to_end()).then(|| answer.is_success());
+                    breaking.ended(job, ok).await;
                 }
                 return Ok(answer);
             }
@@ -132,14 +134,22 @@ fn policy(args: &Run) -> Result<Option<OnDoubtWord>, Failure> {
     }
 }
 
+/// Says whether an operation is one that gets fresh attempts.
+async fn is_retried(job: &Job<'_>, engine: &Engine) -> Result<bool, Failure> {
+    let record = engine.load(&job.namespace, &job.key).await?;
+    Ok(record.is_some_and(|record| is_over_in_vain(&record)))
+}
+
+fn is_over_in_vain(record: &Record) -> bool {
+    matches!(record.kind(), StateKind::Failed | StateKind::Dead)
+}
+
 /// Gives a failed or dead operation fresh attempts; any other is left as it is.
 async fn retry(job: &Job<'_>, engine: &Engine) -> Result<(), Failure> {
-    let Some(record) = engine.load(&job.namespace, &job.key).await? else {
+    let record = engine.load(&job.namespace, &job.key).await?;
+    let Some(record) = record.filter(|record| is_over_in_vain(record)) else {
         return Ok(());
     };
-    if !matches!(record.kind(), StateKind::Failed | StateKind::Dead) {
-        return Ok(());
-    }
     let by = Label::new(&order::login())
         .map_err(|error| Failure::input(format!("your name: {error}")))?;
     let operator = engine.operator(&job.namespace, &job.key, record.version(), by);
@@ -152,7 +162,7 @@ async fn retry(job: &Job<'_>, engine: &Engine) -> Result<(), Failure> {
 }
 
 /// Says what would happen; not even a store is made.
-async fn dry_run(job: &Job<'_>) -> Result<ExitCode, Failure> {
+async fn dry_run(job: &Job<'_>, breaker: Option<&str>) -> Result<ExitCode, Failure> {
     let would_run = |attempt: u32| {
         let line = job.command_line();
         job.would(&format!("would run `{line}` (attempt {attempt})"));
@@ -162,7 +172,11 @@ async fn dry_run(job: &Job<'_>) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let engine = job.context.open().await?;
-    match engine.preview(job.request.clone()).await? {
+    let foreseen = engine.preview(job.request.clone()).await?;
+    if let (Preview::Execute { .. } | Preview::Probe, Some(name)) = (&foreseen, breaker) {
+        breaking::foresee(job, &engine, name).await?;
+    }
+    match foreseen {
         Preview::Execute { attempt } => would_run(attempt),
         Preview::Probe => job.would("would ask the probe what came of the earlier attempt"),
         Preview::Replay(receipt) => job.would_replay(&receipt),

@@ -126,3 +126,34 @@ fn an_array_is_no_call_though_its_items_would_fit() {
         assert_eq!(refused.json()["retryable"], false, "{what}");
     }
 }
+
+/// A dry run writes nothing, and nothing that was said is overlooked.
+#[test]
+fn an_order_can_be_tried_out() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let dry = json!({"dry_run": true});
+    let opened = server.post("/v1/breakers/bank/open", &dry).expect(200);
+    assert_eq!(
+        (&opened["effect"], &opened["dry_run"]),
+        (&json!("would_update"), &json!(true))
+    );
+    assert_eq!(server.get("/v1/breakers").expect(200)["items"], json!([]));
+    let unknown = server.post("/v1/breakers/bank/close", &dry);
+    let said = unknown.problem(404, "not_found");
+    assert!(said.to_string().contains("no such breaker"), "{said}");
+    server.get("/v1/breakers?x=1").problem(400, "invalid_input");
+    server
+        .post("/v1/breakers/bank/open?dry_run=true", &json!({}))
+        .problem(400, "invalid_input");
+    server
+        .post("/v1/submit?dry_run=true", &json!({"key": "a", "name": "a"}))
+        .problem(400, "invalid_input");
+    assert_eq!(server.get("/v1/operations").expect(200)["items"], json!([]));
+    for path in ["/in/%ff", "/v1/breakers/%ff/open", "/v1/queues/%ff/tasks"] {
+        server.post(path, &json!({})).problem(400, "invalid_input");
+    }
+    server
+        .get("/v1/operations/%ff")
+        .problem(400, "invalid_input");
+}

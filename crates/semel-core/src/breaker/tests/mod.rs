@@ -412,3 +412,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn failures_in_a_row_count_as_far_as_the_window_reaches() {
+    let settings = settings();
+    let limit = settings.failures.expect("it has a limit").get();
+    let mut window = Window::default();
+    for _ in 1..limit {
+        window.count(false, &settings, at(0));
+    }
+    assert_eq!(window.failures_in_row(&settings, at(1)), limit - 1);
+    let late = at(0).plus(settings.window * 2);
+    assert_eq!(window.failures_in_row(&settings, late), 0);
+    window.count(false, &settings, late);
+    assert!(
+        !window.is_too_bad(&settings, late),
+        "the others are too old"
+    );
+    for _ in 1..limit {
+        window.count(false, &settings, late);
+    }
+    assert!(window.is_too_bad(&settings, late));
+}

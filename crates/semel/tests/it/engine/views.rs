@@ -293,12 +293,12 @@ async fn events_carry_the_key_until_it_is_forgotten(world: World) {
             json!({
                 "seq": 1, "at": "2026-11-15T12:00:00.000Z", "namespace": "default",
                 "key": "order-7", "command": "begin", "state": "running", "fence": 1, "by": null,
-                "events": ["begun"],
+                "note": null, "events": ["begun"],
             }),
             json!({
                 "seq": 2, "at": "2026-11-15T12:00:00.000Z", "namespace": "default",
                 "key": "order-7", "command": "settle", "state": "succeeded", "fence": 1,
-                "by": null, "events": ["settled"],
+                "by": null, "note": null, "events": ["settled"],
             }),
         ]
     );
@@ -311,7 +311,8 @@ async fn events_carry_the_key_until_it_is_forgotten(world: World) {
         seen.last(),
         Some(&json!({
             "seq": 3, "at": "2026-11-15T12:00:00.000Z", "namespace": null, "key": null,
-            "command": "forget", "state": "stub", "fence": 1, "by": "ann", "events": ["forgotten"],
+            "command": "forget", "state": "stub", "fence": 1, "by": "ann", "note": null,
+            "events": ["forgotten"],
         }))
     );
     assert_eq!(seen[0]["key"], json!(null));
