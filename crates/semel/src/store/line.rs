@@ -30,8 +30,8 @@ pub struct Waiting {
     pub limit: usize,
     /// Asks for those that workers have, instead of those that wait; lanes and times are not looked at.
     pub taken: bool,
-    /// Whether what their workers are given comes along ([`Stored::payload`](super::Stored)), as far as it is small
-    /// ([`ALONG_MAX`]).
+    /// Whether what their workers are given comes along ([`Stored::payload`](super::Stored)), as far as it is small: up to
+    /// 8 KiB when it is packed.
     pub inputs: bool,
 }
 
