@@ -95,11 +95,14 @@ async fn said(
     word: &str,
 ) -> Result<ExitCode, Failure> {
     let name = breaker.name();
-    let ordered = match order.dry_run {
-        true => breaker.foresee(order.decided, order.choice).await,
-        false => breaker.decide(order.decided, order.choice).await,
+    let ordered = async {
+        if order.dry_run {
+            return breaker.foresee(order.decided, order.choice).await;
+        }
+        let ordered = breaker.decide(order.decided, order.choice).await?;
+        Ok((ordered, breaker.view().await?))
     };
-    let ordered = ordered.map_err(|error| match error.code() {
+    let (ordered, view) = ordered.await.map_err(|error| match error.code() {
         "not_found" => Failure::not_found(format!("{name}: there is no such breaker"))
             .hint("`semel breaker list` shows what there is"),
         _ => Failure::from(error),
@@ -118,7 +121,6 @@ async fn said(
         (None, true) => &would,
         (None, false) => word,
     };
-    let view = breaker.view().await?;
     let mut json = receipt(
         effect,
         reason.as_deref(),

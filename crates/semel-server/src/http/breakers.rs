@@ -218,10 +218,10 @@ async fn decide(
     dry_run: bool,
 ) -> Result<Answer, Problem> {
     let ordered = async {
-        let ordered = match dry_run {
-            true => breaker.foresee(decided, choice).await?,
-            false => breaker.decide(decided, choice).await?,
-        };
+        if dry_run {
+            return breaker.foresee(decided, choice).await;
+        }
+        let ordered = breaker.decide(decided, choice).await?;
         Ok((ordered, breaker.view().await?))
     };
     let (ordered, view) = server

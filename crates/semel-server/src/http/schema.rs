@@ -336,6 +336,7 @@ pub(crate) struct Breakers {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ChangedBreaker {
     ok: bool,
+    dry_run: Option<bool>,
     effect: Effect,
     #[serde(flatten)]
     breaker: Breaker,

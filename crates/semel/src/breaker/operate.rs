@@ -108,22 +108,30 @@ impl Breaker {
         self.ordered(choice.act(order)).await
     }
 
-    /// Says what a decision would come to, and writes nothing.
+    /// Says what a decision would come to, and how the breaker stands: as of now, or as it would be where there is none yet.
+    /// Nothing is written.
     ///
     /// # Errors
     /// As [`Breaker::decide`].
-    pub async fn foresee(&self, decided: Decided, choice: Choice) -> Result<Ordered> {
+    pub async fn foresee(
+        &self,
+        decided: Decided,
+        choice: Choice,
+    ) -> Result<(Ordered, Option<BreakerView>)> {
         let command = self.0.command(choice.act(self.order(decided).await?));
         let record = self.stored().await?;
         let now = self.0.engine.store().now();
-        let reply = match semel_core::ledger::decide(record.as_deref(), &command, now) {
-            Ok(Decision::Write(write)) => write.reply,
-            Ok(Decision::Answer(reply)) => reply,
+        let (reply, next) = match semel_core::ledger::decide(record.as_deref(), &command, now) {
+            Ok(Decision::Write(write)) => (write.reply, write.next),
+            Ok(Decision::Answer(reply)) => (reply, None),
             Err(rejection) => return Err(self.0.subject().refused_on(rejection, record)),
         };
+        let stored = record.as_deref().or(next.as_ref());
+        let stored = stored.and_then(Record::breaker);
+        let view = stored.map(|breaker| BreakerView::of(breaker, now));
         match reply {
             LedgerReply::Breaker(Reply::Ordered { phase, repeated }) => {
-                Ok(Ordered { phase, repeated })
+                Ok((Ordered { phase, repeated }, view))
             }
             _ => Err(answered_otherwise()),
         }

@@ -138,6 +138,7 @@ fn an_order_can_be_tried_out() {
         (&opened["effect"], &opened["dry_run"]),
         (&json!("would_update"), &json!(true))
     );
+    assert_eq!(opened["state"], "open", "as it would be: {opened}");
     assert_eq!(server.get("/v1/breakers").expect(200)["items"], json!([]));
     let unknown = server.post("/v1/breakers/bank/close", &dry);
     let said = unknown.problem(404, "not_found");
