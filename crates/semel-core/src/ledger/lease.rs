@@ -40,6 +40,9 @@ impl Ending {
 ///
 /// Evidence settles it, as the attempt ended in another way than `done`; without any it is in doubt,
 /// unless a probe was silent that had nothing to look up any more.
+///
+/// What follows from a lease's end is dated to that end, never to `now`: readers apply this function to a
+/// record that no command has written back yet, and two reads must show the same operation.
 pub(super) fn lapse(
     operation: &Operation,
     now: Timestamp,
@@ -60,7 +63,7 @@ pub(super) fn lapse(
     }
     let event = match evidence {
         Some(outcome) => {
-            next.state = State::settled(proven(&next, *outcome), now);
+            next.state = State::settled(proven(&next, *outcome), ended_at);
             Event::SettledLate
         }
         None => doubt(&mut next, ended_at),

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -299,6 +300,7 @@ impl Run {
         let again = decide(before.as_ref(), &command, now);
         assert_eq!(decision, again, "the same inputs gave two decisions");
         self.asked.push(command.clone());
+        check_reads(self.world.record.as_ref(), now);
         let events = match &decision {
             Err(_) | Ok(Decision::Answer(_)) => vec![],
             Ok(Decision::Write(write)) => {
@@ -358,6 +360,26 @@ impl Run {
             | Command::Deliver(_)
             | Command::Adopt(_)
             | Command::Breaker(_) => {}
+        }
+    }
+}
+
+/// Two reads of one stored record show the same operation, unless its lease ends between them.
+fn check_reads(record: Option<&Record>, now: Timestamp) {
+    let Some(operation) = record.and_then(Record::operation) else {
+        return;
+    };
+    let end = operation.lease_until();
+    let ended_by = |moment: Timestamp| end.is_some_and(|end| moment >= end);
+    let moments =
+        [0, LEASE, LEASE + 1, WINDOW, MONTH, YEAR].map(|wait| now.plus(Duration::from_secs(wait)));
+    for (earlier, later) in moments.iter().zip(&moments[1..]) {
+        if ended_by(*earlier) == ended_by(*later) {
+            assert_eq!(
+                operation.judged_at(*earlier),
+                operation.judged_at(*later),
+                "two reads differ"
+            );
         }
     }
 }
