@@ -41,6 +41,7 @@ mod receipt;
 #[cfg(feature = "remote")]
 pub mod remote;
 pub mod store;
+mod time_limit;
 #[cfg(any(feature = "postgres", feature = "remote"))]
 mod tls;
 mod token_view;
@@ -66,6 +67,7 @@ pub use semel_core::{
     TokenId, TokenRecord,
 };
 pub use store::group::together;
+pub use time_limit::within;
 
 // Their transactions are given to permits: the versions must be the same.
 pub use rusqlite;

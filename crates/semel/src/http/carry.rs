@@ -25,6 +25,7 @@ use super::{Body, BodyError, SendError};
 use crate::breaker::Pass;
 use crate::engine::Permit;
 use crate::receipt::Receipt;
+use crate::within;
 
 /// The longest answer that is stored before its first byte is passed on.
 const FIRST_MAX: usize = 1024 * 1024;
@@ -97,7 +98,7 @@ impl Carrying {
             return tell(told, self.not_sent(why).await);
         }
         let sending = self.inner.upstream.send(request);
-        let sent = tokio::time::timeout(self.inner.rules.timeout, sending).await;
+        let sent = within(self.inner.rules.timeout, sending).await;
         let is_well = is_answered_well(&sent);
         if let Some(pass) = self.pass.take() {
             pass.ended(is_well).await;

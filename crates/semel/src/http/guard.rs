@@ -25,6 +25,7 @@ use crate::breaker::{Breaker, Pass};
 use crate::door::{Admission, Doorway, Entered, Preview};
 use crate::engine::{self, Permit, Request, Saver};
 use crate::error::Error;
+use crate::within;
 
 /// How often a request begins again after a doubt of its own was looked up, or an answer that is no longer kept was
 /// forgotten, before its caller is told to.
@@ -162,7 +163,7 @@ impl Inner {
         let is_safe = parts.method.is_safe();
         let pass = self.admitted().await?;
         let sending = self.upstream.send(http::Request::from_parts(parts, body));
-        let sent = tokio::time::timeout(self.rules.timeout, sending).await;
+        let sent = within(self.rules.timeout, sending).await;
         let is_well = is_answered_well(&sent);
         if let Some(pass) = pass {
             pass.ended(is_well).await;

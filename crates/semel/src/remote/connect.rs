@@ -19,6 +19,7 @@ use tokio_rustls::TlsConnector;
 use super::url::{Address, ROOTS, Url};
 use crate::store::{Result, StoreError};
 use crate::tls::{Authorities, Check, advice};
+use crate::within;
 
 /// A connection that requests can be sent on.
 pub(super) type Connection = SendRequest<Full<Bytes>>;
@@ -65,7 +66,7 @@ impl Connector {
 
     /// Opens a connection. Nothing has been asked on it when this fails.
     pub(super) async fn connect(&self) -> Result<Connection> {
-        match timeout(CONNECT_WAIT, self.open()).await {
+        match within(CONNECT_WAIT, self.open()).await {
             Ok(opened) => opened,
             Err(_) => Err(StoreError::Unavailable(format!(
                 "the server {} did not answer within {} s",

@@ -149,7 +149,7 @@ pub(super) async fn last_within(
     asked: &Asked,
     replies: Replies,
 ) -> Reply {
-    let last = tokio::time::timeout(timeout, last(session, asked, replies)).await;
+    let last = semel::within(timeout, last(session, asked, replies)).await;
     last.unwrap_or_else(|_| {
         let seconds = timeout.as_secs_f64();
         Reply::Lost(Lost(format!(

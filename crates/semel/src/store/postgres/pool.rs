@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::fault::{failed, is_lost, told};
 use super::servers::{IS_DIRECT, Servers};
 use crate::store::{Result, StoreError};
+use crate::within;
 
 /// How long a caller waits for one of this node's own connections.
 const TURN_WAIT: Duration = Duration::from_secs(10);
@@ -169,7 +169,7 @@ impl Pool {
 
     /// Takes a connection.
     pub(super) async fn take(self: &Arc<Self>) -> Result<Connection> {
-        let turn = timeout(TURN_WAIT, Arc::clone(&self.turns).acquire_owned()).await;
+        let turn = within(TURN_WAIT, Arc::clone(&self.turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
             return Err(StoreError::Unavailable(
                 "all connections to PostgreSQL have been busy for too long".to_owned(),
@@ -301,7 +301,7 @@ impl Pool {
 
 /// Bounds the wait for an answer.
 pub(super) async fn in_time<T>(answer: impl Future<Output = T>) -> Result<T> {
-    timeout(READ_WAIT, answer).await.map_err(|_| {
+    within(READ_WAIT, answer).await.map_err(|_| {
         StoreError::Unavailable(format!(
             "PostgreSQL did not answer within {} s",
             READ_WAIT.as_secs()

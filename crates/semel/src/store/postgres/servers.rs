@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::MakeTlsConnect;
@@ -19,6 +19,7 @@ use super::fault::{failed, only_reads};
 use super::url::{Distance, Url, name_of};
 use crate::store::{Result, StoreError};
 use crate::tls::Check;
+use crate::within;
 
 /// How long a server may take to let us in: one that is there answers in milliseconds, and callers are
 /// to hear soon of one that is not. `connect_timeout` in the URL says otherwise.
@@ -175,7 +176,7 @@ impl Server {
             let mut config = self.config.clone();
             let options = config.get_options().unwrap_or_default();
             config.options(format!("{options} {DIRECT}").trim_start());
-            match timeout(self.wait, config.connect(self.tls.clone())).await {
+            match within(self.wait, config.connect(self.tls.clone())).await {
                 Ok(Ok(connected)) => return Ok(connected),
                 // As a pgbouncer says it.
                 Ok(Err(error)) if error.code() == Some(&SqlState::PROTOCOL_VIOLATION) => {
@@ -184,7 +185,7 @@ impl Server {
                 other => return other.map_or_else(|_| Err(self.silent()), |it| self.judge(it)),
             }
         }
-        let connecting = timeout(self.wait, self.config.connect(self.tls.clone()));
+        let connecting = within(self.wait, self.config.connect(self.tls.clone()));
         match connecting.await {
             Ok(connected) => self.judge(connected),
             Err(_) => Err(self.silent()),
