@@ -165,6 +165,26 @@ fn c066_nothing_follows_a_length_beside_chunks() {
     assert!(received.iter().all(|it| it.length == 0), "{received:?}");
 }
 
+/// An upstream's `Content-Length` says nothing about a body in chunks (RFC 9112, section 6.3): neither the first client
+/// nor one that gets the recorded answer may be told it.
+#[test]
+fn c066_length_beside_chunks_is_not_passed_on_to_clients() {
+    for length in [0, 1, 5, 500] {
+        let setup = Setup::new();
+        let reply = Reply::new(201, "ok").header("Content-Length", length.to_string());
+        setup.upstream.answers(reply.chunked());
+        let first = setup.ask(keyed("k"));
+        fresh(&first, 201);
+        assert_eq!(first.body, b"ok", "Content-Length: {length}: {first:?}");
+        replay_of(&first, &setup.ask(keyed("k")));
+        // What only passes is framed in the same way.
+        let reply = Reply::new(200, "ok").header("Content-Length", length.to_string());
+        setup.upstream.answers(reply.chunked().harmless());
+        let passed = setup.ask(Asked::get("/charges"));
+        assert_eq!(passed.body, b"ok", "Content-Length: {length}: {passed:?}");
+    }
+}
+
 /// A request that is not for this proxy's routes goes nowhere.
 #[test]
 fn what_no_route_is_for_is_not_found() {

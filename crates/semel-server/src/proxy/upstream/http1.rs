@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderName, Request, Response};
+use axum::http::{HeaderMap, HeaderName, Request, Response, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -90,7 +90,10 @@ impl Line {
     ) -> Result<Response<Incoming>, Failure> {
         let left = self.gate.left();
         let mut failed = match self.sender.try_send_request(request).await {
-            Ok(answer) => return Ok(answer),
+            Ok(mut answer) => {
+                drop_overridden_length(answer.headers_mut());
+                return Ok(answer);
+            }
             Err(failed) => failed,
         };
         let unsent = failed.take_message();
@@ -124,6 +127,16 @@ impl Lease {
         let home = self.line.home.clone();
         // When its task is gone, so is the connection.
         drop(home.send(self));
+    }
+}
+
+/// Removes a `Content-Length` that `Transfer-Encoding` overrides (RFC 9112, section 6.3).
+///
+/// The body is read by its chunks, so this length says nothing about it. Passed on, it would frame the body a
+/// second time, and the client would get a part of it that looks complete.
+fn drop_overridden_length(headers: &mut HeaderMap) {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.remove(header::CONTENT_LENGTH);
     }
 }
 
