@@ -137,6 +137,9 @@ fn c066_requests_whose_end_is_unclear_are_refused() {
         "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
         "X-Folded: a\r\n b\r\nContent-Length: 2\r\n\r\n{}",
         "Content-Length : 2\r\n\r\n{}",
+        "Transfer_Encoding: chunked\r\nContent-Length: 2\r\n\r\n{}",
+        "tRANSFER_eNCODING: chunked\r\nContent-Length: 2\r\n\r\n{}",
+        "Content_Length: 3\r\nContent-Length: 2\r\n\r\n{}",
     ] {
         let answer = raw(&setup, &format!("{head}{rest}"));
         let refused = answer.is_empty() || answer.starts_with("HTTP/1.1 400");

@@ -96,7 +96,18 @@ pub(crate) fn framed_clearly(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get_all(header::HOST).into_iter().nth(1).is_some() {
         return Err(Problem::input("there is more than one Host header"));
     }
+    if let Some(name) = headers.keys().find(|name| folds_into_framing(name)) {
+        let text = format!("the header `{name}` becomes a framing header where `_` is read as `-`");
+        return Err(Problem::input(text).hint("send the name with a hyphen, or not at all"));
+    }
     Ok(())
+}
+
+/// Says whether a server that reads `_` as `-` (CGI, WSGI) takes this name for a header that frames the body.
+fn folds_into_framing(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    let folded = name.contains('_').then(|| name.replace('_', "-"));
+    folded.is_some_and(|name| name == "transfer-encoding" || name == "content-length")
 }
 
 /// Refuses a path that nobody can name anything by.
