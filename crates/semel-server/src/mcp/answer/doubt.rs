@@ -15,12 +15,12 @@ pub(crate) struct Doubt {
 }
 
 impl Doubt {
-    /// Speaks of a call that was sent just now: the server was lost under way.
+    /// Speaks of a call that was sent just now: its answer was lost, or does not say what happened.
     pub(crate) fn lost(to: &To<'_>, about: &Receipt, why: &str) -> Self {
         let (tool, hint) = (to.tool, how_to_resolve(to, &about.key));
         let text = format!(
-            "semel: `{tool}` was sent, and no answer came ({why}). Nobody knows whether it took effect, and it \
-             is not sent again. {hint}"
+            "semel: `{tool}` was sent, and it is not known whether it took effect: {why}. It is not sent again. \
+             {hint}"
         );
         Self { text, hint }
     }
@@ -31,8 +31,8 @@ impl Doubt {
         let when = about.started_at;
         let when = when.map_or_else(String::new, |at| format!(" at {at}"));
         let text = format!(
-            "semel: nothing was done now. An earlier call of `{tool}`{when} got no answer, and nobody knows \
-             whether it took effect. {hint}"
+            "semel: nothing was done now. It is not known whether an earlier call of `{tool}`{when} took effect. \
+             {hint}"
         );
         Self { text, hint }
     }

@@ -27,7 +27,7 @@ pub(crate) fn question(to: &To<'_>, known: &Known<'_>) -> String {
     let when = known.receipt.started_at;
     let when = when.map_or_else(String::new, |at| format!(" at {at}"));
     let message = format!(
-        "A call of `{}`{when} got no answer. Did it take effect? With \"no\" it is carried out now; \
+        "It is not known whether a call of `{}`{when} took effect. Did it? With \"no\" it is carried out now; \
          with \"yes\" or \"not sure\" nothing is done.",
         to.tool
     );

@@ -301,8 +301,8 @@ fn doubts_say_what_is_known_and_what_to_do() {
         "Look whether it happened. If it did: `semel resolve {shell} --done`; if not: `semel resolve {shell} --not-done`, and then call again."
     );
     let tool = r#"Look whether it happened, then call `semel_resolve` with \"key\": \"mcp/0c52a1d5f1e0b7a3/it's\" and \"happened\": true or false; after false, call again."#;
-    let before = "nothing was done now. An earlier call of `charge` at 2026-11-15T10:00:00.000Z got no answer, and nobody knows whether it took effect.";
-    let now = "`charge` was sent, and no answer came (the server ended). Nobody knows whether it took effect, and it is not sent again.";
+    let before = "nothing was done now. It is not known whether an earlier call of `charge` at 2026-11-15T10:00:00.000Z took effect.";
+    let now = "`charge` was sent, and it is not known whether it took effect: the server ended. It is not sent again.";
     let with_tool = To {
         resolve: ResolveBy::Tool,
         ..MODERN
@@ -706,7 +706,7 @@ fn an_answer_that_was_not_stored_says_so() {
 fn a_person_is_asked_and_only_a_plain_word_counts() {
     let receipt = doubtful();
     let known = known(&receipt, Source::Fingerprint);
-    let question = r#"{"message":"A call of `charge` at 2026-11-15T10:00:00.000Z got no answer. Did it take effect? With \"no\" it is carried out now; with \"yes\" or \"not sure\" nothing is done.","requestedSchema":{"type":"object","properties":{"happened":{"type":"string","title":"Did it happen?","enum":["yes","no","not sure"]}},"required":["happened"]}}"#;
+    let question = r#"{"message":"It is not known whether a call of `charge` at 2026-11-15T10:00:00.000Z took effect. Did it? With \"no\" it is carried out now; with \"yes\" or \"not sure\" nothing is done.","requestedSchema":{"type":"object","properties":{"happened":{"type":"string","title":"Did it happen?","enum":["yes","no","not sure"]}},"required":["happened"]}}"#;
     assert_eq!(answer::question(&LEGACY, &known), question);
     let expected = format!(
         r#"{{"jsonrpc":"2.0","id":7,"result":{{"resultType":"input_required","inputRequests":{{"semel":{{"method":"elicitation/create","params":{question}}}}},"requestState":"s\"1"}}}}"#
