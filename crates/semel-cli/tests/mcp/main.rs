@@ -9,6 +9,7 @@ mod breakers;
 mod calls;
 mod desk;
 mod direct;
+mod errors;
 #[expect(dead_code, reason = "the rest is for the tests of the other commands")]
 #[path = "../it/harness.rs"]
 mod harness;

@@ -15,6 +15,9 @@ use crate::locked::locked;
 /// The most tools of one server that are remembered.
 const TOOLS_MAX: usize = 10_000;
 
+/// The most bytes of input schemas of one server that are remembered.
+const SCHEMAS_MAX: usize = 8 * 1024 * 1024;
+
 /// The servers behind the gateway.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
@@ -89,7 +92,14 @@ impl Served {
 impl Tools {
     fn add(&mut self, tools: Vec<Listed>, is_last: bool) {
         let mut has_room = true;
-        for tool in tools {
+        let schema_bytes = |tool: &Listed| tool.input_schema.as_ref().map_or(0, String::len);
+        let mut remembered: usize = self.by_name.values().map(schema_bytes).sum();
+        for mut tool in tools {
+            remembered += schema_bytes(&tool);
+            if remembered > SCHEMAS_MAX {
+                // Without its schema a tool works as before; only a refusal by -32602 is then a failure.
+                tool.input_schema = None;
+            }
             if self.by_name.len() < TOOLS_MAX || self.by_name.contains_key(&tool.name) {
                 self.by_name.insert(tool.name.clone(), tool);
             } else {

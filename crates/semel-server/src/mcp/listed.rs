@@ -1,7 +1,12 @@
 //! The tools that a server lists: what it says of them, and what that is worth.
 
+use serde_json::Value;
+
 use super::ask::REPEAT_ARGUMENT;
-use super::edit;
+use super::{edit, schema};
+
+/// The largest input schema that is remembered, in bytes: a server may list any number of tools.
+const SCHEMA_MAX: usize = 64 * 1024;
 
 /// A tool as its server lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +17,8 @@ pub struct Listed {
     pub annotations: Annotations,
     /// Whether its results are held to a schema.
     pub has_output_schema: bool,
-    /// The members that its arguments must have.
-    pub required: Vec<String>,
+    /// The schema of its arguments, where it is small enough to be remembered.
+    pub input_schema: Option<String>,
     /// Arguments that look like idempotency keys of the server's own, as JSON pointers.
     pub native_keys: Vec<String>,
 }
@@ -50,10 +55,7 @@ impl Listed {
     /// Reads one tool.
     #[must_use]
     pub fn read(tool: &str) -> Option<Self> {
-        let required = edit::get(tool, &["inputSchema", "required"]).and_then(edit::items);
-        let required = required.unwrap_or_default().into_iter();
-        // Older drafts pass over whatever stands beside a reference.
-        let is_reference = edit::get(tool, &["inputSchema", "$ref"]).is_some();
+        let input_schema = edit::get(tool, &["inputSchema"]);
         Some(Self {
             name: edit::text(tool, &["name"])?,
             annotations: Annotations {
@@ -61,26 +63,25 @@ impl Listed {
                 idempotent: edit::is_true(tool, &["annotations", "idempotentHint"]),
             },
             has_output_schema: edit::get(tool, &["outputSchema"]).is_some(),
-            required: required
-                .filter(|_| !is_reference)
-                .filter_map(|name| serde_json::from_str(name).ok())
-                .collect(),
-            native_keys: native_keys(edit::get(tool, &["inputSchema"]).unwrap_or("{}")),
+            input_schema: input_schema
+                .filter(|schema| schema.len() <= SCHEMA_MAX)
+                .map(str::to_owned),
+            native_keys: native_keys(input_schema.unwrap_or("{}")),
         })
     }
 
-    /// Says whether arguments are certainly not what the server wants: one that it requires is missing.
+    /// Says whether arguments certainly do not fit the tool's input schema.
     ///
-    /// Types are not compared, as many servers read `"5"` where they ask for a number; what is
-    /// called wrong here must be wrong to every server.
+    /// It is asked only about calls that the server refused with -32602: then the schema explains the refusal, and
+    /// nothing ran. A server that reads `"5"` where its schema has a number does not refuse such a call.
     #[must_use]
     pub fn refutes(&self, arguments: Option<&str>) -> bool {
-        let members = edit::members(arguments.unwrap_or("{}"));
-        let Some(members) = members else {
+        let Ok(arguments) = serde_json::from_str::<Value>(arguments.unwrap_or("{}")) else {
             return true;
         };
-        let has = |name: &String| members.iter().any(|(known, _)| known == name);
-        !self.required.iter().all(has)
+        let schema = self.input_schema.as_deref().unwrap_or("true");
+        let schema = serde_json::from_str(schema).unwrap_or(Value::Bool(true));
+        !arguments.is_object() || schema::violates(&schema, &arguments)
     }
 }
 

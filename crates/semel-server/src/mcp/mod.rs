@@ -22,6 +22,7 @@ mod listed;
 mod message;
 mod policy;
 mod say;
+mod schema;
 mod seal;
 mod sse;
 mod standard;

@@ -8,17 +8,17 @@
 //! | a result that is a task | done: the handle is the answer, and what is stored of it is found again |
 //! | -32700, -32600, -32601 | not done: nothing was looked up by that name, or it could not be read |
 //! | -32020, -32021, -32022 | not done: the protocol has them for requests that are refused unseen |
-//! | -32602 | not done where the arguments are wrong by the server's own list; else unknown |
+//! | -32602 | not done where the arguments do not fit the tool's input schema, or no such tool is listed; else done, a failure |
 //! | -32603 and every other error | unknown |
-//! | an answer of HTTP that refuses the request as such | not done |
+//! | an answer of HTTP that refuses the request as such | not done, unless its body is the error -32602 |
 //! | every other answer of HTTP that is no message | unknown |
 //! | nothing, and not one byte was sent | not done |
 //! | nothing, and something was | unknown |
 //!
-//! -32602 alone proves nothing: a handler that checks one of its values late, or hands on what
-//! another service said of them, raises it after it has acted. It is believed only where this side
-//! came to the same end by itself: a member is missing that the server's own schema requires, or the
-//! server lists no such tool. Until then it is a doubt, as is everything that cannot be proved.
+//! -32602 alone does not prove that nothing ran: a handler that checks one of its values late, or hands on what another
+//! service said of them, raises it after it has acted. So the call is not sent again by itself: the error is recorded as a
+//! failure with an unknown effect, and its client gets it as the error that it is. Only where this side comes to the same
+//! end (the arguments violate the schema that the server itself lists) does the error release the key.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ pub(crate) enum Finding {
         ok: bool,
         /// What it did.
         effect: Effect,
-        /// What is stored: `{"result": …}`.
+        /// What is stored: `{"result": …}` or `{"error": …}`.
         payload: Vec<u8>,
     },
     /// It provably did not happen.
@@ -69,7 +69,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) effect: Option<Effect>,
     /// Texts of failures behind which the effect may have happened.
     pub(crate) lost_texts: &'a [String],
-    /// Whether the arguments are wrong by the server's own list of tools.
+    /// Whether the arguments do not fit the server's own list of tools.
     pub(crate) refuted: bool,
 }
 
@@ -88,7 +88,7 @@ impl Finding {
         match reply {
             Reply::Aside(_) => None,
             Reply::Answer(message, _) => Some(Self::of_answer(message, terms)),
-            Reply::Http(refusal) => Some(Self::of_http(refusal)),
+            Reply::Http(refusal) => Some(Self::of_http(refusal, terms)),
             Reply::Lost(lost) => Some(Self::Unknown(lost.to_string())),
         }
     }
@@ -142,19 +142,22 @@ impl Finding {
             Some(code) => format!("the server answered error {code}: {shown}"),
             None => format!("the server answered an error without a code: {shown}"),
         };
-        let refused = match code {
-            Some(INVALID_PARAMS) => terms.refuted,
-            Some(code) => is_refusal(code),
-            None => false,
-        };
-        if refused {
-            Self::NotDone(said)
-        } else {
-            Self::Unknown(said)
+        match code {
+            Some(INVALID_PARAMS) if !terms.refuted => Self::Done {
+                ok: false,
+                effect: Effect::Unknown,
+                payload: format!(r#"{{"error":{error}}}"#).into_bytes(),
+            },
+            Some(code) if code == INVALID_PARAMS || is_refusal(code) => Self::NotDone(said),
+            Some(_) | None => Self::Unknown(said),
         }
     }
 
-    fn of_http(refusal: &Refusal) -> Self {
+    fn of_http(refusal: &Refusal, terms: &Terms<'_>) -> Self {
+        // From 2026-07-28 on this error has the status 400, which by itself would say that nothing ran.
+        if let Some(error) = invalid_params_in(refusal) {
+            return Self::of_error(&error, terms);
+        }
         let said = format!("the server answered HTTP {}", refusal.status.as_u16());
         if is_unseen(refusal.status) {
             Self::NotDone(said)
@@ -162,6 +165,30 @@ impl Finding {
             Self::Unknown(said)
         }
     }
+}
+
+/// Says whether a server refused the arguments of a call.
+pub(crate) fn is_invalid_params(reply: &Reply) -> bool {
+    match reply {
+        Reply::Answer(answer, _) => error_of(answer).is_some_and(has_invalid_params),
+        Reply::Http(refusal) => invalid_params_in(refusal).is_some(),
+        Reply::Aside(_) | Reply::Lost(_) => false,
+    }
+}
+
+/// Returns the error in the body of an HTTP refusal, where it is about the arguments.
+fn invalid_params_in(refusal: &Refusal) -> Option<String> {
+    let message = Message::read(refusal.body.clone()).ok()?;
+    let error = error_of(&message)?;
+    has_invalid_params(error).then(|| error.to_owned())
+}
+
+fn error_of(answer: &Message) -> Option<&str> {
+    answer.outcome().filter(|_| *answer.kind() == Kind::Error)
+}
+
+fn has_invalid_params(error: &str) -> bool {
+    code_of(error) == Some(INVALID_PARAMS)
 }
 
 fn code_of(error: &str) -> Option<i64> {

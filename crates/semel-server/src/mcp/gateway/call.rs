@@ -13,12 +13,13 @@ use tokio::time::Instant;
 use super::super::answer::{self, Doubt, Known, Outcome, ResolveBy, To};
 use super::super::ask::Ask;
 use super::super::catalogue::Served;
+use super::super::edit;
 use super::super::http::desk::{Answered, Asked};
 use super::super::message::Message;
 use super::super::policy::ToolPolicy;
 use super::super::say;
 use super::super::upstream::{Reply, Upstream};
-use super::super::verdict::{Finding, Terms};
+use super::super::verdict::{Finding, Terms, is_invalid_params};
 use super::breaking::counted;
 use super::lead::{Led, last_within, unread};
 use super::{Exchange, Gateway, Session};
@@ -350,7 +351,9 @@ impl Gateway {
                 headers,
                 status: None,
             },
-            (Finding::NotDone(_), Some(Reply::Http(refusal))) => self.handed_on(to.id, refusal),
+            (Finding::Done { .. } | Finding::NotDone(_), Some(Reply::Http(refusal))) => {
+                self.handed_on(to.id, refusal)
+            }
             (Finding::NotDone(why), _) => answer::not_done(&to, &known, &why).into(),
             (Finding::Unknown(why), _) => {
                 let round = self.lost(call, identity, &receipt, &why).await;
@@ -367,18 +370,22 @@ impl Gateway {
 
     /// Sends a request once and waits for what comes of it.
     async fn sent(&self, call: &Call<'_>, forwarded: &Message) -> (Finding, Option<Reply>) {
-        let (tool, arguments) = (call.ask.name.as_str(), call.ask.arguments.as_deref());
-        let terms = Terms {
-            effect: call.policy.effect,
-            lost_texts: &call.served.policy.lost_texts,
-            refuted: call.served.refutes(tool, arguments),
-        };
         let timeout = call.policy.timeout.unwrap_or(self.about.timeout);
         let replies = match call.upstream.request(forwarded, &call.asked.headers).await {
             Ok(replies) => replies,
             Err(not_sent) => return (Finding::of_not_sent(&not_sent), None),
         };
         let last = last_within(timeout, call.session, call.asked, replies).await;
+        // What was sent, with the key that may have been put among the arguments.
+        let arguments = forwarded.params();
+        let arguments = arguments.and_then(|params| edit::get(params, &["arguments"]));
+        let served = call.served;
+        let refuted = is_invalid_params(&last) && served.refutes(call.ask.name.as_str(), arguments);
+        let terms = Terms {
+            effect: call.policy.effect,
+            lost_texts: &served.policy.lost_texts,
+            refuted,
+        };
         let finding = Finding::of(&last, &terms);
         let finding = finding.unwrap_or_else(|| Finding::Unknown("nothing came".to_owned()));
         (finding, Some(last))

@@ -59,13 +59,14 @@ fn the_argument_for_a_second_one_is_added_where_it_is_asked_for() {
 }
 
 #[test]
-fn only_a_missing_argument_refutes_a_call() {
+fn arguments_that_violate_the_input_schema_refute_a_call() {
     let listed = Listed::read_all(LIST);
     for (arguments, refuted) in [
         (
             Some(r#"{"amount":"not a number","to":null,"more":1}"#),
-            false,
+            true,
         ),
+        (Some(r#"{"amount":1.5,"to":null,"more":1}"#), false),
         (Some(r#"{"amount":1}"#), true),
         (Some("{}"), true),
         (Some("[]"), true),
@@ -74,6 +75,13 @@ fn only_a_missing_argument_refutes_a_call() {
         assert_eq!(listed[0].refutes(arguments), refuted, "{arguments:?}");
     }
     assert!(!listed[1].refutes(None));
+    let large = format!(
+        r#"{{"name":"a","inputSchema":{{"required":["b"],"x":"{}"}}}}"#,
+        "y".repeat(65_536)
+    );
+    let large = Listed::read(&large).expect("it has a name");
+    assert_eq!(large.input_schema, None, "it is too large to be remembered");
+    assert!(!large.refutes(None));
     assert!(
         !listed[2].refutes(None),
         "what stands beside a reference may not count"

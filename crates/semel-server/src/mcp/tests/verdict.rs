@@ -113,12 +113,12 @@ fn a_configured_effect_is_that_of_a_success_that_declares_none() {
 }
 
 #[test]
-fn errors_are_doubts_unless_they_prove_that_nothing_ran() {
+fn errors_are_doubts_unless_they_prove_more() {
     for (code, expected) in [
         ("-32700", "not_done"),
         ("-32600", "not_done"),
         ("-32601", "not_done"),
-        ("-32602", "unknown"),
+        ("-32602", "failed unknown"),
         ("-32603", "unknown"),
         ("-32000", "unknown"),
         ("-32001", "unknown"),
@@ -140,6 +140,12 @@ fn errors_are_doubts_unless_they_prove_that_nothing_ran() {
         judged(&wrong, true),
         Finding::NotDone("the server answered error -32602: no amount".to_owned())
     );
+    let late = r#"{"code":-32602,"message":"no amount","data":{"a":1.0}}"#;
+    let Finding::Done { payload, .. } = judged(&answer(&format!(r#""error":{late}"#)), false)
+    else {
+        panic!("the server answered");
+    };
+    assert_eq!(payload, format!(r#"{{"error":{late}}}"#).into_bytes());
     let internal = answer(r#""error":{"code":-32603}"#);
     assert_eq!(word(&judged(&internal, true)), "unknown");
     let long = answer(&format!(
