@@ -40,6 +40,25 @@ impl Digest {
         Ok(Self(hasher.finalize().into()))
     }
 
+    /// Reads what [`Digest::hex`] writes: 64 digits, in lower case.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let digits = text.as_bytes();
+        let value = |digit: u8| match digit {
+            b'0'..=b'9' => Some(digit - b'0'),
+            b'a'..=b'f' => Some(digit - b'a' + 10),
+            _ => None,
+        };
+        let mut bytes = [0; 32];
+        if digits.len() != 2 * bytes.len() {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = value(pair[0])? << 4 | value(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+
     /// Returns the digest as 64 hexadecimal digits.
     #[must_use]
     pub fn hex(&self) -> String {

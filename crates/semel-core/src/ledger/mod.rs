@@ -38,7 +38,7 @@ pub use decision::{Action, Decision, Event, Grant, Ordered, Rejection, Reply, Re
 pub use entry::Entry;
 pub use record::{
     ATTEMPTS_REMEMBERED, Attempt, AttemptKind, Delivery, Fence, Holder, Operation,
-    Order as LastOrder, Parent, Record, Resolved, Settled, Spec, State, StateKind, Stub, Tombstone,
-    Version,
+    Order as LastOrder, Parent, ProbeMatch, Record, Resolved, Settled, Spec, State, StateKind,
+    Stub, Tombstone, Version,
 };
 pub use retention::{STUB_KEPT, TOMBSTONE_KEPT};

@@ -7,9 +7,9 @@ use crate::breaker::{Breaker, PhaseKind};
 use crate::digest::{Digest, KeyHash};
 use crate::effect::Effect;
 use crate::fingerprint::Fingerprint;
-use crate::policy::Policy;
+use crate::policy::{OnDoubt, Policy};
 use crate::queue::Task;
-use crate::text::{AttemptId, Key, Label, Namespace, Note, Probe};
+use crate::text::{AttemptId, Key, Label, Namespace, Note};
 use crate::time::Timestamp;
 use crate::verdict::{Outcome, VerdictKind};
 
@@ -110,8 +110,56 @@ pub struct Spec {
     pub parent: Option<Parent>,
     /// Which of several intended repeats this is; the first is 1.
     pub occurrence: u32,
-    /// What finds out whether a doubted effect happened, where a door can run it.
-    pub probe: Option<Probe>,
+    /// The digest of the probe that finds out whether a doubted effect happened. The probe itself is not recorded:
+    /// each caller brings its own, and the digest tells whether it is the same one.
+    pub probe_digest: Option<Digest>,
+}
+
+/// How the probe of a caller relates to the one that an operation was begun with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeMatch {
+    /// The operation was begun without a digest: callers look it up in their own ways.
+    Unrecorded,
+    /// The caller brings the recorded probe.
+    Same,
+    /// The caller brings none.
+    Missing,
+    /// The caller brings another one.
+    Other,
+}
+
+impl ProbeMatch {
+    /// Says why the caller may not settle the doubt by its probe; `None` where it may.
+    #[must_use]
+    pub const fn refusal(self) -> Option<&'static str> {
+        match self {
+            Self::Unrecorded | Self::Same => None,
+            Self::Missing => Some("it was begun with a probe, and this call brings none"),
+            Self::Other => Some("it was begun with another probe than this call brings"),
+        }
+    }
+}
+
+impl Spec {
+    /// Says why a caller with this probe meets the doubt instead of looking it up; `None` where that has other reasons.
+    #[must_use]
+    pub fn probe_refusal(&self, given: Option<&Digest>) -> Option<&'static str> {
+        match self.policy.on_doubt {
+            OnDoubt::Probe => self.match_probe(given).refusal(),
+            OnDoubt::Hold | OnDoubt::Retry => None,
+        }
+    }
+
+    /// Compares a caller's probe with the recorded one.
+    #[must_use]
+    pub fn match_probe(&self, given: Option<&Digest>) -> ProbeMatch {
+        match (&self.probe_digest, given) {
+            (None, _) => ProbeMatch::Unrecorded,
+            (Some(_), None) => ProbeMatch::Missing,
+            (Some(recorded), Some(given)) if recorded == given => ProbeMatch::Same,
+            (Some(_), Some(_)) => ProbeMatch::Other,
+        }
+    }
 }
 
 /// The operation that a child is a step of.

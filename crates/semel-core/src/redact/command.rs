@@ -12,8 +12,7 @@ use crate::verdict::Verdict;
 impl Redactor {
     /// Returns a command whose texts have no secrets: errors, notes, and who is behind it.
     ///
-    /// What makes it work stays: namespace, key, name, fingerprint, queue, ids, and the probe, which is
-    /// a command itself.
+    /// What makes it work stays: namespace, key, name, fingerprint, queue, ids and digests.
     #[must_use]
     pub fn command<'a>(&self, command: &'a Command) -> Cow<'a, Command> {
         let redacted = match command {

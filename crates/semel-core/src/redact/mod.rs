@@ -2,8 +2,8 @@
 //!
 //! A [`Redactor`] is made of rules: the known kinds of secrets (on by default), the user's own
 //! [patterns](Pattern), [pointers](OutputRule) into recorded answers, and the headers that may be kept.
-//! It is applied to what people read *about* an operation: errors, notes, arguments, headers. Keys, names and
-//! probes stay as they are, as they must work, and answers stay exact unless a rule names a part of them.
+//! It is applied to what people read *about* an operation: errors, notes, arguments, headers. Keys and names
+//! stay as they are, as they must work, and answers stay exact unless a rule names a part of them.
 //!
 //! Redacting twice is the same as redacting once, so every door may do it again without harm: each
 //! rule walks over a [`REDACTED`] in the way in which it walks over the secret that was there. All of it

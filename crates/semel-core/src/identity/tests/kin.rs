@@ -21,7 +21,7 @@ fn spec(key: Key, occurrence: u32) -> Spec {
         principal: None,
         parent: None,
         occurrence,
-        probe: None,
+        probe_digest: None,
     }
 }
 

@@ -142,7 +142,7 @@ impl World {
             principal: None,
             parent: None,
             occurrence: identity.occurrence,
-            probe: None,
+            probe_digest: None,
         };
         let begin = Begin {
             spec: Arc::new(spec),

@@ -15,9 +15,6 @@ use crate::ledger::record::{Fence, Version};
 use crate::time::Lease;
 use crate::verdict::Verdict;
 
-/// The format of commands that is written here.
-const FORMAT: u8 = 1;
-
 /// Stands for a Submit that brings a task; one without is as old as the log.
 const SUBMIT_TASK: u8 = 64;
 
@@ -27,18 +24,22 @@ const NOT_DONE_FOR: u8 = 3;
 /// Writes a command as bytes.
 #[must_use]
 pub fn encode_command(command: &Command) -> Vec<u8> {
-    let mut w = Writer::new(FORMAT);
+    let mut w = Writer::new();
     put_command(&mut w, command);
     w.finish()
 }
 
-/// Reads a command from bytes.
+/// Reads a command from bytes. A command that is not in the log yet comes from a client: the text of a probe, which
+/// earlier clients send, is refused.
 ///
 /// # Errors
 /// Refuses everything that [`encode_command`] cannot have written.
 pub fn decode_command(bytes: &[u8]) -> Result<Command, DecodeError> {
-    let mut r = Reader::new(bytes, FORMAT)?;
+    let mut r = Reader::new(bytes)?;
     let command = get_command(&mut r)?;
+    if r.has_probe_text() {
+        return Err(DecodeError::ProbeText);
+    }
     r.finish()?;
     Ok(command)
 }

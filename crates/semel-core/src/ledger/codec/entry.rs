@@ -7,13 +7,10 @@ use crate::ledger::decision::Event;
 use crate::ledger::entry::Entry;
 use crate::ledger::record::{Fence, StateKind};
 
-/// The format of log entries that is written here.
-const FORMAT: u8 = 1;
-
 /// Writes a log entry as bytes.
 #[must_use]
 pub fn encode_entry(entry: &Entry) -> Vec<u8> {
-    let mut w = Writer::new(FORMAT);
+    let mut w = Writer::new();
     w.base(entry.at);
     w.option(entry.unplaced.as_ref(), |w, key| w.digest(&key.0));
     w.option(entry.state, |w, state| w.byte(state.code()));
@@ -31,7 +28,7 @@ pub fn encode_entry(entry: &Entry) -> Vec<u8> {
 /// # Errors
 /// Refuses everything that [`encode_entry`] cannot have written.
 pub fn decode_entry(bytes: &[u8]) -> Result<Entry, DecodeError> {
-    let mut r = Reader::new(bytes, FORMAT)?;
+    let mut r = Reader::new(bytes)?;
     let at = r.base("the time")?;
     let unplaced = r.option("the key's hash", |r| {
         r.digest("the key's hash").map(KeyHash)

@@ -23,6 +23,11 @@ pub enum DecodeError {
     /// A text breaks its own rule.
     #[error(transparent)]
     Text(#[from] TextError),
+    /// A command brings the text of a probe, of which only the digest may be sent.
+    #[error(
+        "a command holds the text of a probe; the ledger takes only its SHA-256, and the text stays with its caller"
+    )]
+    ProbeText,
     /// The bytes were written by a newer format.
     #[error("the format is {found}; this version knows up to {known}")]
     Newer {
@@ -32,6 +37,12 @@ pub enum DecodeError {
         known: u8,
     },
 }
+
+/// The first format: the probe of an operation is there as a text.
+pub(super) const FORMAT_1: u8 = 1;
+
+/// The format of what holds the digest of a probe. Everything else is written in [`FORMAT_1`], whose bytes it shares.
+pub(super) const FORMAT_2: u8 = 2;
 
 /// Stands before a payload that something was taken out of; before any other stands 1.
 const REDACTED: u8 = 2;
@@ -44,9 +55,9 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(format: u8) -> Self {
+    pub(super) fn new() -> Self {
         let mut bytes = Vec::with_capacity(256);
-        bytes.push(format);
+        bytes.push(FORMAT_1);
         Self {
             bytes,
             base: Timestamp(0),
@@ -104,6 +115,14 @@ impl Writer {
         self.bytes.extend_from_slice(&digest.0);
     }
 
+    /// Writes the digest of a probe, which only the second format has.
+    pub(super) fn probe_digest(&mut self, digest: Option<&Digest>) {
+        if digest.is_some() {
+            self.bytes[0] = FORMAT_2;
+        }
+        self.option(digest, Self::digest);
+    }
+
     pub(super) fn option<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) {
         match value {
             None => self.byte(0),
@@ -148,27 +167,43 @@ impl Writer {
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
     base: Timestamp,
+    format: u8,
+    has_probe: bool,
 }
 
 impl<'a> Reader<'a> {
     /// Starts reading, after checking the format.
-    pub(super) fn new(bytes: &'a [u8], known: u8) -> Result<Self, DecodeError> {
+    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.split_first() {
             None => Err(DecodeError::Truncated("the format")),
             Some((0, _)) => Err(DecodeError::Invalid("the format")),
-            Some((&found, _)) if found > known => Err(DecodeError::Newer { found, known }),
-            Some((_, rest)) => Ok(Self {
+            Some((&format, rest)) if format <= FORMAT_2 => Ok(Self {
                 rest,
                 base: Timestamp(0),
+                format,
+                has_probe: false,
+            }),
+            Some((&found, _)) => Err(DecodeError::Newer {
+                found,
+                known: FORMAT_2,
             }),
         }
     }
 
     pub(super) fn finish(self) -> Result<(), DecodeError> {
+        // Without a digest it would be a second spelling of what the first format says.
+        if self.format == FORMAT_2 && !self.has_probe {
+            return Err(DecodeError::Invalid("the format"));
+        }
         match self.rest.len() {
             0 => Ok(()),
             left => Err(DecodeError::Trailing(left)),
         }
+    }
+
+    /// Says whether what was read holds the text of a probe, as the first format has it.
+    pub(super) const fn has_probe_text(&self) -> bool {
+        self.format == FORMAT_1 && self.has_probe
     }
 
     fn take(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], DecodeError> {
@@ -268,8 +303,17 @@ impl<'a> Reader<'a> {
         Ok(Label::new(self.text(what)?)?)
     }
 
-    pub(super) fn probe(&mut self) -> Result<Probe, DecodeError> {
-        Ok(Probe::new(self.text("the probe")?)?)
+    /// Reads the digest of a probe. A text is hashed here, so that no reader of an old ledger can run it.
+    pub(super) fn probe_digest(&mut self) -> Result<Option<Digest>, DecodeError> {
+        let digest = self.option("the probe", |r| {
+            if r.format == FORMAT_1 {
+                Ok(Probe::new(r.text("the probe")?)?.digest())
+            } else {
+                r.digest("the probe")
+            }
+        })?;
+        self.has_probe |= digest.is_some();
+        Ok(digest)
     }
 
     pub(super) fn note(&mut self, what: &'static str) -> Result<Note, DecodeError> {

@@ -16,9 +16,6 @@ use crate::queue::{Backoff, Priority, Task};
 use crate::time::Retention;
 use crate::verdict::VerdictKind;
 
-/// The format of records that is written here.
-const FORMAT: u8 = 1;
-
 /// Stands beside the number of attempts, which needs fewer bits: the operation was rejected.
 const REJECTED: u8 = 0x80;
 
@@ -28,7 +25,7 @@ const TASK: u8 = 0x40;
 /// Writes a record as bytes.
 #[must_use]
 pub fn encode_record(record: &Record) -> Vec<u8> {
-    let mut w = Writer::new(FORMAT);
+    let mut w = Writer::new();
     match record {
         Record::Operation(operation) => {
             w.byte(0);
@@ -55,7 +52,7 @@ pub fn encode_record(record: &Record) -> Vec<u8> {
 /// # Errors
 /// Refuses everything that [`encode_record`] cannot have written.
 pub fn decode_record(bytes: &[u8]) -> Result<Record, DecodeError> {
-    let mut r = Reader::new(bytes, FORMAT)?;
+    let mut r = Reader::new(bytes)?;
     let record = match r.byte("the kind of record")? {
         0 => Record::Operation(get_operation(&mut r)?),
         1 => Record::Tombstone(get_tombstone(&mut r)?),
@@ -284,7 +281,7 @@ pub(super) fn put_spec(w: &mut Writer, spec: &Spec) {
         w.text(parent.root.as_str());
     });
     w.number(u64::from(spec.occurrence));
-    w.option(spec.probe.as_ref(), |w, probe| w.text(probe.as_str()));
+    w.probe_digest(spec.probe_digest.as_ref());
 }
 
 pub(super) fn get_spec(r: &mut Reader<'_>) -> Result<Spec, DecodeError> {
@@ -305,7 +302,7 @@ pub(super) fn get_spec(r: &mut Reader<'_>) -> Result<Spec, DecodeError> {
             })
         })?,
         occurrence: r.number32("the occurrence")?,
-        probe: r.option("the probe", Reader::probe)?,
+        probe_digest: r.probe_digest()?,
     })
 }
 

@@ -131,7 +131,7 @@ pub(super) fn spec(policy: Policy) -> Spec {
         principal: None,
         parent: None,
         occurrence: 1,
-        probe: None,
+        probe_digest: None,
     }
 }
 

@@ -9,9 +9,7 @@ use crate::ledger::{Command, Fence, Order, Resolution, Resolve, Settle, Spec, Su
 use crate::redact::{
     OutputRule, OutputRuleError, Pattern, PatternError, REDACTED, Redactor, member,
 };
-use crate::{
-    AttemptId, Class, Digest, Fingerprint, Key, Label, Namespace, Note, Policy, Probe, Verdict,
-};
+use crate::{AttemptId, Class, Digest, Fingerprint, Key, Label, Namespace, Note, Policy, Verdict};
 
 /// Values that are hidden because of what announces them.
 const VALUES: [&str; 4] = [
@@ -353,7 +351,7 @@ fn commands_lose_the_secrets_that_people_would_read() {
             principal: Some(label(text)),
             parent: None,
             occurrence: 1,
-            probe: Probe::new("password=probe").ok(),
+            probe_digest: Some(Digest::of(b"password=probe")),
         })
     };
     let both = |make: &dyn Fn(&str) -> Command| {

@@ -3,15 +3,19 @@
 mod samples;
 
 use core::fmt::Debug;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use self::samples::{
-    GOOD, REDACTED, begin, commands, entries, longest, plain, plain_attempt, records, resolve,
-    settle, stub, tombstone,
+    GOOD, REDACTED, begin, commands, entries, longest, plain, plain_attempt, plain_spec, records,
+    resolve, settle, stub, tombstone,
 };
 use super::*;
-use crate::ledger::{ATTEMPTS_REMEMBERED, Command, Entry, Operation, Record, Resolution, State};
+use crate::digest::Digest;
+use crate::ledger::{
+    ATTEMPTS_REMEMBERED, Begin, Command, Entry, Operation, Record, Resolution, Spec, State,
+};
 use crate::verdict::Verdict;
 
 // One word for what all three kinds of bytes can do.
@@ -21,10 +25,14 @@ trait Coded: Sized + Debug + PartialEq {
     fn encode(&self) -> Vec<u8>;
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError>;
 
-    /// Fails if these bytes are a second spelling of something.
+    /// Fails if these bytes are a second spelling of something. The first format has one where it holds the text of a
+    /// probe: what is written again has its digest, and its digest only.
     fn assert_canonical(bytes: &[u8]) {
         if let Ok(value) = Self::decode(bytes) {
-            assert!(value.encode() == bytes, "{} is also {value:?}", hex(bytes));
+            let written = value.encode();
+            let is_older = bytes[0] == 1 && written[0] == 2;
+            let is_same = written == bytes || (is_older && Self::decode(&written) == Ok(value));
+            assert!(is_same, "{} is also {}", hex(bytes), hex(&written));
         }
     }
 }
@@ -165,6 +173,102 @@ fn format_1_is_fixed_for_ever() {
     check(&resolve(Resolution::NotDone), &resolve_bytes);
 }
 
+/// Writes the bytes of an operation, a Begin and its log entry as versions of Semel did that kept the text of a probe.
+fn with_probe_text(text: &[u8]) -> [Vec<u8>; 3] {
+    let spec = Spec {
+        probe_digest: Some(Digest([0x55; 32])),
+        ..plain_spec()
+    };
+    let operation = Operation {
+        spec: Arc::new(spec.clone()),
+        ..plain()
+    };
+    let begin = Command::Begin(Begin {
+        spec: Arc::new(spec),
+        ..begin()
+    });
+    let entry = Entry {
+        command: begin.clone(),
+        ..entries()[0].clone()
+    };
+    let mut length = vec![];
+    let mut left = text.len();
+    while left >= 0x80 {
+        length.push((left & 0x7f) as u8 | 0x80);
+        left >>= 7;
+    }
+    length.push(left as u8);
+    [
+        encode_record(&Record::Operation(operation)),
+        encode_command(&begin),
+        encode_entry(&entry),
+    ]
+    .map(|bytes| {
+        assert_eq!(bytes[0], 2, "a digest is of format 2");
+        let mut bytes = replaced(&bytes, &[0x55; 32], &[&length, text].concat());
+        bytes[0] = 1;
+        bytes
+    })
+}
+
+#[test]
+fn probe_text_of_format_1_is_read_as_its_digest() {
+    let longest = [b'p'; 1_024];
+    for text in [b"grep -x order-7 posted.log".as_slice(), b"p\n", &longest] {
+        let [record, command, entry] = with_probe_text(text);
+        let digest = Some(Digest::of(text));
+        let Ok(Record::Operation(operation)) = decode_record(&record) else {
+            panic!("a stored record is read");
+        };
+        assert_eq!(operation.spec.probe_digest, digest);
+        let Ok(Entry {
+            command: Command::Begin(begin),
+            ..
+        }) = decode_entry(&entry)
+        else {
+            panic!("a stored log entry is read");
+        };
+        assert_eq!(begin.spec.probe_digest, digest);
+        // No command lies in a store by itself: it comes from a client.
+        assert_eq!(decode_command(&command), Err(DecodeError::ProbeText));
+        let again = encode_record(&Record::Operation(operation));
+        assert!(
+            !again.windows(text.len()).any(|window| window == text),
+            "what is written again has no text"
+        );
+    }
+    for text in [b"".as_slice(), b"a\0b", &[b'p'; 1_025]] {
+        let [record, command, entry] = with_probe_text(text);
+        let refused = decode_record(&record).err();
+        assert!(matches!(refused, Some(DecodeError::Text(_))), "{refused:?}");
+        assert!(decode_command(&command).is_err() && decode_entry(&entry).is_err());
+    }
+}
+
+#[test]
+fn probe_digest_of_format_2_is_fixed_for_ever() {
+    let spec = Spec {
+        probe_digest: Some(Digest([0x55; 32])),
+        ..plain_spec()
+    };
+    let bytes = hex(&encode_command(&Command::Begin(Begin {
+        spec: Arc::new(spec),
+        ..begin()
+    })));
+    let without = hex(&encode_command(&Command::Begin(begin())));
+    let (ends, tail) = ("0100", "0261313c00000000");
+    assert_eq!(
+        without
+            .strip_suffix(&[ends, tail].concat())
+            .map(|it| &it[2..]),
+        bytes
+            .strip_suffix(&["0101", &"55".repeat(32), tail].concat())
+            .map(|it| &it[2..]),
+        "only the digest is added"
+    );
+    assert_eq!((&without[..2], &bytes[..2]), ("01", "02"));
+}
+
 #[test]
 fn every_truncation_is_refused() {
     fn check<T: Coded>(value: &T) {
@@ -199,10 +303,10 @@ fn trailing_bytes_are_refused() {
 fn a_newer_format_is_refused_with_its_own_error() {
     fn check<T: Coded>(value: &T) {
         let mut bytes = value.encode();
-        assert_eq!(bytes[0], 1);
-        for found in 2..=u8::MAX {
+        assert!(matches!(bytes[0], 1 | 2), "{value:?}");
+        for found in 3..=u8::MAX {
             bytes[0] = found;
-            let newer = DecodeError::Newer { found, known: 1 };
+            let newer = DecodeError::Newer { found, known: 2 };
             assert_eq!(T::decode(&bytes), Err(newer.clone()));
             assert_eq!(T::decode(&bytes[..1]), Err(newer));
         }
@@ -337,17 +441,19 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_refused_or_have_one_spelling(
-        mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
         kind in 0u8..14,
     ) {
         Record::assert_canonical(&bytes);
         Command::assert_canonical(&bytes);
         Entry::assert_canonical(&bytes);
         // Most bytes fail at the first two, so these get past them.
-        bytes.splice(0..0, [1, kind]);
-        Record::assert_canonical(&bytes);
-        Command::assert_canonical(&bytes);
-        Entry::assert_canonical(&bytes);
+        for format in [1, 2] {
+            let bytes = [&[format, kind], &bytes[..]].concat();
+            Record::assert_canonical(&bytes);
+            Command::assert_canonical(&bytes);
+            Entry::assert_canonical(&bytes);
+        }
     }
 
     #[test]

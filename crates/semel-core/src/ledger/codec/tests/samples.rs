@@ -17,7 +17,7 @@ use crate::ledger::{
 };
 use crate::policy::{Class, OnDoubt, Policy};
 use crate::queue::{Backoff, Priority, Task};
-use crate::text::{AttemptId, Key, Label, Namespace, Note, Probe};
+use crate::text::{AttemptId, Key, Label, Namespace, Note};
 use crate::time::{Lease, Retention, Timestamp};
 use crate::verdict::{Outcome, Payload, Verdict, VerdictKind};
 
@@ -82,7 +82,7 @@ pub(super) fn plain_spec() -> Spec {
         principal: None,
         parent: None,
         occurrence: 1,
-        probe: None,
+        probe_digest: None,
     }
 }
 
@@ -150,7 +150,7 @@ pub(super) fn full_spec() -> Spec {
             root: key("order-7"),
         }),
         occurrence: u32::MAX,
-        probe: Some(Probe::new(&"p\n".repeat(512)).unwrap()),
+        probe_digest: Some(Digest([0x55; 32])),
     }
 }
 
