@@ -3,7 +3,7 @@
 use super::command::Command;
 use super::decision::{Action, Decision, Event, Rejection, Reply, Write};
 use super::lease::Ending;
-use super::record::{Fence, Operation, Record, State, Stub, Tombstone};
+use super::record::{AttemptKind, Fence, Operation, Record, State, Stub, Tombstone};
 use super::{begin, lease, order, retention, settle, submit};
 use crate::breaker;
 use crate::time::Timestamp;
@@ -33,6 +33,33 @@ pub fn decide(
         Command::Deliver(delivery) => retention::deliver(current, *delivery),
         Command::Adopt(adopt) => retention::adopt(current, adopt, now),
         Command::Breaker(ask) => breaker::decide(current, ask, command, now),
+    }
+}
+
+/// Refuses a permit to probe to a caller whose probe is not the recorded one: the operation stays in doubt.
+///
+/// This is no part of [`decide`], because that also replays the log, and logs from before the digests hold such
+/// permits.
+///
+/// # Errors
+/// [`Rejection::InDoubt`] where the caller brings no probe or another one.
+pub fn admit_probe(
+    current: Option<&Record>,
+    command: &Command,
+    decision: Decision,
+) -> Result<Decision, Rejection> {
+    let (Command::Begin(begin), Decision::Write(write)) = (command, &decision) else {
+        return Ok(decision);
+    };
+    let probes = matches!(&write.reply, Reply::Granted(grant) if grant.kind == AttemptKind::Probe);
+    let operation = current.and_then(Record::operation).filter(|_| probes);
+    let given = begin.spec.probe_digest.as_ref();
+    match operation.map(|operation| operation.spec.match_probe(given)) {
+        Some(matched) if matched.refusal().is_some() => Err(Rejection::InDoubt {
+            own: false,
+            probe_at: None,
+        }),
+        Some(_) | None => Ok(decision),
     }
 }
 

@@ -33,7 +33,7 @@ pub use command::{
     Adopt, Begin, Command, Expire, Horizon, Order, Renew, Resolution, Resolve, Settle, Sighting,
     Submit,
 };
-pub use decide::{decide, parent_permits};
+pub use decide::{admit_probe, decide, parent_permits};
 pub use decision::{Action, Decision, Event, Grant, Ordered, Rejection, Reply, Reported, Write};
 pub use entry::Entry;
 pub use record::{

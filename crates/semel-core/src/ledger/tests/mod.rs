@@ -7,6 +7,7 @@ mod callers;
 mod effects;
 mod holders;
 mod operators;
+mod probes;
 mod properties;
 mod rules;
 mod states;
