@@ -1,15 +1,20 @@
 //! Looking up whether an effect happened: a GET, made from the request whose answer was lost.
 //!
-//! It is fixed when a request is claimed, and kept with the operation as one line:
+//! A place is one line:
 //!
 //! ```text
 //! GET https://api.example.com/orders?reference=order-7 found /items/0
 //! ```
+//!
+//! The operation keeps its digest, never the line: a URL from a record would let the writer of the record choose where
+//! the credentials of an operator go. The place is made anew from the settings of the process that looks up, and the
+//! digest tells whether it is the one that the request was claimed with.
 
 use core::fmt::Write as _;
 use core::time::Duration;
 
 use crate::canonical::{self, Limits};
+use crate::digest::Digest;
 use crate::found::Found;
 use crate::identity::Pointer;
 
@@ -37,7 +42,44 @@ pub struct Place {
 /// What stands for the key that is forwarded: it is made when an operation is claimed.
 pub const UPSTREAM_KEY: &str = "{upstream_key}";
 
+/// Why the look-up of an operation cannot be made from some settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceError {
+    /// No route has a look-up.
+    NoLookup,
+    /// No route leads to the recorded place.
+    OtherPlace,
+    /// No route leads there with what the operation knows; some take members of the request's body, which is not kept.
+    NeedsBody,
+}
+
+/// Finds the place with this digest among routes, each an upstream and its look-up. `key` is the client's key.
+///
+/// # Errors
+/// Says why none of them leads there.
+pub fn find_place<'a>(
+    routes: impl Iterator<Item = (&'a str, &'a Lookup)>,
+    key: Option<&str>,
+    recorded: &Digest,
+) -> Result<Place, PlaceError> {
+    let mut missing = PlaceError::NoLookup;
+    for (target, lookup) in routes {
+        match lookup.place(target, key, None) {
+            Some(place) if place.digest() == *recorded => return Ok(place),
+            None if lookup.needs_body() => missing = PlaceError::NeedsBody,
+            Some(_) | None if missing == PlaceError::NoLookup => missing = PlaceError::OtherPlace,
+            Some(_) | None => {}
+        }
+    }
+    Err(missing)
+}
+
 impl Lookup {
+    /// Says whether the path has members of the request's body in it.
+    fn needs_body(&self) -> bool {
+        self.path.contains("{/")
+    }
+
     /// Fills in what a request says; `None` where it does not say all that is needed.
     #[must_use]
     pub fn place(&self, target: &str, key: Option<&str>, body: Option<&[u8]>) -> Option<Place> {
@@ -47,12 +89,12 @@ impl Lookup {
             let close = open + rest[open..].find('}')?;
             url.push_str(&rest[..open]);
             match &rest[open + 1..close] {
-                "key" => escape(&mut url, key?.as_bytes()),
+                "key" => fill(&mut url, key?.as_bytes())?,
                 "upstream_key" => url.push_str(UPSTREAM_KEY),
                 pointer => {
                     let canonical = canonical::canonicalize(body?, &Limits::default()).ok()?;
                     let value = Pointer::new(pointer).ok()?.find(&canonical)?.to_vec();
-                    escape(&mut url, &text(&value)?);
+                    fill(&mut url, &text(&value)?)?;
                 }
             }
             rest = &rest[close + 1..];
@@ -73,20 +115,10 @@ impl Place {
         }
     }
 
-    /// Reads such a line; `None` for any other text.
+    /// Returns the SHA-256 of that line, which an operation keeps.
     #[must_use]
-    pub fn read(line: &str) -> Option<Self> {
-        let rest = line.strip_prefix("GET ")?;
-        let (url, found) = match rest.split_once(" found ") {
-            Some((url, found)) => (url, Some(Pointer::new(found).ok()?)),
-            None => (rest, None),
-        };
-        let is_url =
-            url.starts_with('/') || url.starts_with("http://") || url.starts_with("https://");
-        (is_url && !url.contains(' ')).then(|| Self {
-            url: url.to_owned(),
-            found,
-        })
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.line().as_bytes())
     }
 
     /// Says what an answer shows.
@@ -120,9 +152,13 @@ fn text(canonical: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Adds bytes to a URL, none of which means anything there.
-fn escape(url: &mut String, bytes: &[u8]) {
-    for &byte in bytes {
+/// Adds a value to a URL, escaped: it fills its hole and changes nothing around it. `None` for `.` and `..`, which
+/// lead to other paths however they are escaped.
+fn fill(url: &mut String, value: &[u8]) -> Option<()> {
+    if matches!(value, b"." | b"..") {
+        return None;
+    }
+    for &byte in value {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             url.push(char::from(byte));
         } else {
@@ -130,6 +166,7 @@ fn escape(url: &mut String, bytes: &[u8]) {
             let _ = write!(url, "%{byte:02X}");
         }
     }
+    Some(())
 }
 
 #[cfg(test)]
@@ -158,7 +195,47 @@ mod tests {
             place.line(),
             "GET https://a.example/orders?a=k%2F1&b=x%20y%2F1&c={upstream_key} found /items/0"
         );
-        assert_eq!(Place::read(&place.line()), Some(place));
+        assert_eq!(place.digest(), Digest::of(place.line().as_bytes()));
+    }
+
+    #[test]
+    fn place_is_found_only_among_own_routes() {
+        let (orders, mail) = (lookup("/orders/{key}", None), lookup("/mail?k={key}", None));
+        let body = lookup("/charges/{/id}", Some("/paid"));
+        let routes = [
+            ("https://a.example", &orders),
+            ("https://b.example/", &mail),
+            ("https://c.example", &body),
+        ];
+        let find = |routes: &[(&'static str, &Lookup)], line: &str, key: Option<&str>| {
+            let digest = Digest::of(line.as_bytes());
+            find_place(routes.iter().copied(), key, &digest).map(|place| place.line())
+        };
+        let k = Some("k/1");
+        let table = [
+            ("GET https://a.example/orders/k%2F1", k, true),
+            ("GET https://b.example/mail?k=k%2F1", k, true),
+            // Forged: another host, another key than the operation's, more than a hole takes, a member of the body.
+            ("GET https://evil.example/orders/k%2F1", k, false),
+            ("GET https://a.example/orders/other", k, false),
+            ("GET https://a.example/orders/k/1", k, false),
+            ("GET https://a.example/orders/k%2F1 found /x", k, false),
+            ("GET https://c.example/charges/7 found /paid", k, false),
+            ("GET https://a.example/orders/k%2F1", None, false),
+            ("GET https://a.example/orders/..", Some(".."), false),
+            ("GET https://a.example/orders/.", Some("."), false),
+        ];
+        for (line, key, is_found) in table {
+            let expected = if is_found {
+                Ok(line.to_owned())
+            } else {
+                Err(PlaceError::NeedsBody)
+            };
+            assert_eq!(find(&routes, line, key), expected, "{line} {key:?}");
+        }
+        let line = "GET https://evil.example/orders/k%2F1";
+        assert_eq!(find(&[], line, k), Err(PlaceError::NoLookup));
+        assert_eq!(find(&routes[..2], line, k), Err(PlaceError::OtherPlace));
     }
 
     #[test]
@@ -175,7 +252,6 @@ mod tests {
         assert_eq!(lookup("/{/n}", None).place("", None, None), None);
         let place = lookup("/{/n}", None).place("", None, Some(body)).unwrap();
         assert_eq!(place.url, "/7");
-        assert_eq!(Place::read("test -e /tmp/x"), None);
     }
 
     #[test]

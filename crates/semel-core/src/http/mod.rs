@@ -25,7 +25,7 @@ pub mod usage;
 pub use body::{BodyDigest, BodyHasher, Compare, Members, VALUE_MAX};
 pub use events::LastEvent;
 pub use key_field::{KeyFieldError, Spelling, read_key, write_key};
-pub use lookup::{Lookup, Place};
+pub use lookup::{Lookup, Place, PlaceError, find_place};
 pub use price::{Price, Rate};
 pub use profile::{AfterExpiry, Extent, Profile, Refusals};
 pub use pushed::{Pushed, pushed};
