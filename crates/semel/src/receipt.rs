@@ -231,7 +231,7 @@ impl Receipt {
 /// Says which policies stand, where a call asked for others: those of the first call.
 pub(crate) fn policy_kept(asked: &Spec, current: &Current) -> Option<String> {
     let spec = &current.record().and_then(Record::operation)?.spec;
-    let other = spec.policy != asked.policy || spec.probe != asked.probe;
+    let other = spec.policy != asked.policy || spec.probe_digest != asked.probe_digest;
     other.then(|| {
         let (class, on_doubt) = (spec.policy.class.as_str(), spec.policy.on_doubt.as_str());
         format!("class {class}, on_doubt {on_doubt}: as the first call said")

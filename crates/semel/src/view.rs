@@ -1,13 +1,12 @@
 //! Records and events as users see them: the JSON that the command line and the API answer with.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use semel_core::identity::{Source, Upshot};
 use semel_core::ledger::{
     Attempt, Command, Entry, Event, Operation, Record, Resolved, StateKind, Tombstone,
 };
-use semel_core::{Effect, Fingerprint, Key, Label, Namespace, Note, Probe, Redactor, Timestamp};
+use semel_core::{Digest, Effect, Fingerprint, Key, Label, Namespace, Note, Redactor, Timestamp};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -46,9 +45,9 @@ pub struct RecordView {
     pub class: Option<&'static str>,
     /// What a caller meets in doubt.
     pub on_doubt: Option<&'static str>,
-    /// What finds out whether a doubted effect happened.
+    /// The SHA-256 of the probe that finds out whether a doubted effect happened.
     #[serde(serialize_with = "as_text_option")]
-    pub probe: Option<Probe>,
+    pub probe_digest: Option<Digest>,
     /// The way in.
     #[serde(serialize_with = "as_text_option")]
     pub door: Option<Label>,
@@ -261,7 +260,7 @@ impl RecordView {
             effect: effect_of(operation),
             class: Some(spec.policy.class.as_str()),
             on_doubt: Some(spec.policy.on_doubt.as_str()),
-            probe: spec.probe.clone(),
+            probe_digest: spec.probe_digest,
             door: spec.door.clone(),
             principal: spec.principal.clone(),
             queue: operation.queue.clone(),
@@ -306,7 +305,7 @@ impl RecordView {
             effect: Some(tombstone.effect),
             class: None,
             on_doubt: None,
-            probe: None,
+            probe_digest: None,
             door: None,
             principal: None,
             queue: None,
@@ -336,15 +335,9 @@ impl RecordView {
         }
     }
 
-    /// Returns it as it may be shown: a probe is stored as it is, as it must run, and may name a secret, and so are
-    /// the headers of an answer, as they must be told again.
+    /// Returns it as it may be shown: the headers of an answer are stored as they are, as they must be told again.
     #[must_use]
     pub fn shown(mut self, redactor: &Redactor) -> Self {
-        let probe = self.probe.as_ref().map(|it| redactor.text(it.as_str()));
-        if let Some(Cow::Owned(text)) = probe {
-            let text = &text[..text.floor_char_boundary(Probe::MAX_BYTES)];
-            self.probe = Probe::new(text).ok();
-        }
         if let Some(Data::Answer(answer)) = self.data {
             self.data = Some(Data::Answer(answer.shown(redactor)));
         }

@@ -329,7 +329,7 @@ pub fn spec(key: &str) -> Spec {
         principal: None,
         parent: None,
         occurrence: 1,
-        probe: None,
+        probe_digest: None,
     }
 }
 

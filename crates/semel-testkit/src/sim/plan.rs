@@ -169,7 +169,7 @@ impl KeyPlan {
                 fence,
             }),
             occurrence: 1,
-            probe: None,
+            probe_digest: None,
         })
     }
 

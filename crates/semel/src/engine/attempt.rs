@@ -5,7 +5,7 @@ use std::sync::Arc;
 use semel_core::ledger::{
     AttemptKind, Command, Decision, Fence, Grant, Record, Renew, Reply, Settle, StateKind,
 };
-use semel_core::{AttemptId, Key, Namespace, Probe, Timestamp, Verdict};
+use semel_core::{AttemptId, Digest, Key, Namespace, Timestamp, Verdict};
 use tokio::time::Instant;
 
 use super::claim::{Claim, Claimed};
@@ -28,8 +28,8 @@ pub struct Granted {
     pub attempt: u32,
     /// Until when it may act.
     pub lease_until: Timestamp,
-    /// What finds out whether a doubted effect happened, as the first call named it.
-    pub probe: Option<Probe>,
+    /// The digest of the probe that the first call brought.
+    pub probe_digest: Option<Digest>,
     /// The policies that stand, where this call asked for others.
     pub policy_kept: Option<String>,
 }
@@ -43,7 +43,7 @@ impl Granted {
             fence: grant.fence,
             attempt: grant.number,
             lease_until: grant.lease_until,
-            probe: operation.and_then(|operation| operation.spec.probe.clone()),
+            probe_digest: operation.and_then(|operation| operation.spec.probe_digest),
             policy_kept: policy_kept(&claim.begin.spec, &current),
         }
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use semel_core::identity::KinChange;
 use semel_core::ledger::{
-    Action, Begin, Command, Decision, Entry, Fence, Record, Rejection, Reply, Sighting, State,
-    StateKind, decide, parent_permits,
+    Action, Attempt, Begin, Command, Decision, Entry, Fence, Record, Rejection, Reply, Sighting,
+    State, StateKind, admit_probe, decide, parent_permits,
 };
 use semel_core::queue::{Bounds, Limits, LineChange};
 use semel_core::{Key, KeyHash, Namespace, Payload, Redactor, Timestamp};
@@ -196,7 +196,7 @@ impl Ledger {
             let record = basis.current().record();
             let seen = self.seen_alive(subject, record, command, now);
             let command = seen.as_ref().unwrap_or(command);
-            let decision = (self.rules)(record, command, now);
+            let decision = self.decide(record, command, now);
             let (answer, current) = match (decision, basis) {
                 (Ok(Decision::Write(write)), known) => {
                     let current = known.current();
@@ -251,6 +251,17 @@ impl Ledger {
         }
         let crowd = "too many others change this operation at the same time".to_owned();
         Err(StoreError::Unavailable(crowd).into())
+    }
+
+    /// Decides a command that has just come: the rules, and who may probe.
+    pub(crate) fn decide(
+        &self,
+        record: Option<&Record>,
+        command: &Command,
+        now: Timestamp,
+    ) -> std::result::Result<Decision, Rejection> {
+        let decision = (self.rules)(record, command, now)?;
+        admit_probe(record, command, decision)
     }
 
     /// Decides a report that is to be committed together with its effect: what does not settle the

@@ -7,7 +7,7 @@ use std::time::Duration;
 use semel_core::ledger::{AttemptKind, Command, Fence, Grant, Record, Renew, Reply, Settle, Spec};
 use semel_core::queue::RETRY_AFTER_MAX;
 use semel_core::{
-    AttemptId, Effect, Key, Lease, Note, Outcome, Payload, Probe, Timestamp, Verdict,
+    AttemptId, Digest, Effect, Key, Lease, Note, Outcome, Payload, Timestamp, Verdict,
 };
 use serde::Serialize;
 use tokio::time::Instant;
@@ -156,13 +156,12 @@ impl Permit {
         self.held.kind == AttemptKind::Probe
     }
 
-    /// Returns the shell command that finds out whether a doubted effect happened, as the first call
-    /// named it.
+    /// Returns the digest of the probe that the first call brought.
     #[must_use]
-    pub fn probe(&self) -> Option<Probe> {
+    pub fn probe_digest(&self) -> Option<Digest> {
         let state = self.held.lock();
         let operation = state.current.record()?.operation()?;
-        operation.spec.probe.clone()
+        operation.spec.probe_digest
     }
 
     /// Returns a key for an upstream that honours keys: the same for every attempt of this operation, and that of no

@@ -54,7 +54,7 @@ impl Engine {
         let current = ledger.store.load(&subject.hash).await?;
         let now = ledger.store.now();
         let seen = ledger.seen_alive(&subject, current.record(), &command, now);
-        let decision = (ledger.rules)(current.record(), seen.as_ref().unwrap_or(&command), now);
+        let decision = ledger.decide(current.record(), seen.as_ref().unwrap_or(&command), now);
         match decision {
             Ok(Decision::Write(write)) => match write.reply {
                 Reply::Granted(grant) => Ok(match grant.kind {

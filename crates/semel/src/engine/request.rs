@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use semel_core::ledger::{Command, Fence, Parent, Spec, Submit};
 use semel_core::{
-    Class, Fingerprint, Input, Key, Label, Lease, Namespace, Note, OnDoubt, Policy, Probe,
+    Class, Digest, Fingerprint, Input, Key, Label, Lease, Namespace, Note, OnDoubt, Policy,
     Retention, TextError,
 };
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub struct Request {
     principal: Option<Label>,
     client_key: Option<Note>,
     occurrence: u32,
-    probe: Option<Probe>,
+    probe_digest: Option<Digest>,
     refused: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl Request {
             principal: None,
             client_key: None,
             occurrence: 1,
-            probe: None,
+            probe_digest: None,
             refused: None,
         }
     }
@@ -230,11 +230,11 @@ impl Request {
         self
     }
 
-    /// Names the shell command that finds out whether a doubted effect happened, for doors that can
-    /// run it; like every policy it is fixed by the first call.
+    /// Records the digest of the probe that the caller looks a doubt up with (see [`Probe::digest`](crate::Probe::digest)).
+    /// A doubt of the operation is then settled only by callers that bring the same one.
     #[must_use]
-    pub fn probe(mut self, probe: Probe) -> Self {
-        self.probe = Some(probe);
+    pub fn probe_digest(mut self, digest: Digest) -> Self {
+        self.probe_digest = Some(digest);
         self
     }
 
@@ -399,7 +399,7 @@ impl Request {
             principal: self.principal.clone(),
             parent: self.parent.clone(),
             occurrence: self.occurrence,
-            probe: self.probe.clone(),
+            probe_digest: self.probe_digest,
         }))
     }
 }

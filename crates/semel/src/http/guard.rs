@@ -457,7 +457,7 @@ impl Inner {
         if let Some(probe) = &rules.probe {
             request = request.settle_delay(probe.after);
             if let Some(place) = lookup::place(probe, &rules.target, asked) {
-                request = request.probe(place);
+                request = request.probe_digest(place.digest());
             }
         }
         request

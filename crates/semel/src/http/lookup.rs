@@ -7,7 +7,7 @@ use http_body_util::{BodyExt as _, Limited};
 use semel_core::http::lookup::UPSTREAM_KEY;
 use semel_core::http::{Lookup, Place, effect};
 use semel_core::ledger::Record;
-use semel_core::{Found, OnDoubt, Probe};
+use semel_core::{Found, OnDoubt};
 use tokio::time::Instant;
 
 use super::guard::{Asked, Inner};
@@ -29,11 +29,10 @@ const CREDENTIALS: [HeaderName; 3] = [
 ];
 
 /// Says where it can be looked up what became of a request.
-pub(super) fn place(lookup: &Lookup, target: &str, asked: &Asked) -> Option<Probe> {
+pub(super) fn place(lookup: &Lookup, target: &str, asked: &Asked) -> Option<Place> {
     let key = asked.ask.call.explicit.as_ref().map(|key| key.as_str());
     let body = asked.body.bytes().map(|bytes| &bytes[..]);
-    let place = lookup.place(target, key, body)?;
-    Probe::new(&place.line()).ok()
+    lookup.place(target, key, body)
 }
 
 impl Inner {
@@ -41,7 +40,8 @@ impl Inner {
     /// be at work.
     pub(super) fn look_up_in(&self, record: &Record, deadline: Instant) -> Option<Duration> {
         let operation = record.operation()?;
-        if operation.spec.policy.on_doubt != OnDoubt::Probe || operation.spec.probe.is_none() {
+        if operation.spec.policy.on_doubt != OnDoubt::Probe || operation.spec.probe_digest.is_none()
+        {
             return None;
         }
         let now = self.doorway.engine().store().now();
@@ -72,12 +72,13 @@ impl Inner {
     }
 
     async fn found(&self, asked: &Asked, permit: &Permit) -> Result<(Found, Vec<u8>), String> {
-        let probe = permit.probe();
-        let place = probe.as_ref().and_then(|probe| Place::read(probe.as_str()));
-        let place = place.ok_or("nobody said where to look")?;
-        let target = self.rules.target.trim_end_matches('/');
-        let path = place.url.strip_prefix(target);
-        let path = path.ok_or("it is to be looked up at another upstream")?;
+        // By this route's own settings and the request at hand: the record has a digest only.
+        let target = self.rules.target.as_str();
+        let lookup = self.rules.probe.as_ref();
+        let place = lookup.and_then(|lookup| place(lookup, target, asked));
+        let place = place.ok_or("its route has no probe for this request")?;
+        let path = place.url.strip_prefix(target.trim_end_matches('/'));
+        let path = path.ok_or("its upstream is not known")?;
         let path = path.replace(UPSTREAM_KEY, &permit.upstream_key());
         let mut headers = HeaderMap::new();
         for name in CREDENTIALS {

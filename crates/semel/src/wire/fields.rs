@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use semel_core::ledger::codec::{
-    decode_command, decode_entry, decode_record, encode_command, encode_entry, encode_record,
+    DecodeError, decode_command, decode_entry, decode_record, encode_command, encode_entry,
+    encode_record,
 };
 use semel_core::ledger::{Command, Fence, Record, StateKind};
 use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp};
@@ -22,6 +23,9 @@ pub enum Malformed {
         /// The newest format that is known here.
         known: u8,
     },
+    /// A command brings the text of a probe, as clients of earlier versions send it.
+    #[error("{0}")]
+    ProbeText(DecodeError),
     /// The bytes are not what an encoder wrote.
     #[error("the message cannot be read: {0}")]
     Unreadable(String),
@@ -255,7 +259,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn command(&mut self) -> Result<Command> {
         let bytes = self.bytes("the command")?;
-        decode_command(bytes).map_err(|error| Malformed::Unreadable(error.to_string()))
+        decode_command(bytes).map_err(|error| match error {
+            error @ DecodeError::ProbeText => Malformed::ProbeText(error),
+            other => Malformed::Unreadable(other.to_string()),
+        })
     }
 
     pub(super) fn record(&mut self) -> Result<Record> {

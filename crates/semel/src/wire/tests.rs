@@ -37,7 +37,7 @@ fn begin() -> Command {
             principal: None,
             parent: None,
             occurrence: 1,
-            probe: None,
+            probe_digest: None,
         }),
         attempt: AttemptId::from_random(7),
         lease: Lease::DEFAULT,

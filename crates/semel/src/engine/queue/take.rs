@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use semel_core::ledger::{Begin, Command, Expire, Fence, Operation, StateKind};
 use semel_core::queue::{QueueHash, RETRY_AFTER_MAX, Spot, Standing};
-use semel_core::{
-    AttemptId, Digest, Key, Label, Lease, Namespace, OnDoubt, Probe, Timestamp, Verdict,
-};
+use semel_core::{AttemptId, Digest, Key, Label, Lease, Namespace, OnDoubt, Timestamp, Verdict};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -88,8 +86,8 @@ pub struct Kept {
     pub lease_until: Timestamp,
     /// Whether it is to look up only, and to touch nothing.
     pub is_probe: bool,
-    /// What finds out whether a doubted effect happened.
-    pub probe: Option<Probe>,
+    /// The digest of the probe that it was submitted with.
+    pub probe_digest: Option<Digest>,
 }
 
 impl Taken {
@@ -129,7 +127,7 @@ impl Taken {
             attempt: permit.attempt(),
             lease_until: self.lease_until,
             is_probe: permit.is_probe(),
-            probe: permit.probe(),
+            probe_digest: permit.probe_digest(),
         };
         self.permit.let_go();
         kept

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use semel::core::Digest;
 use semel::core::ledger::{Rejection, StateKind};
-use semel::{Admission, Effect, Engine, Error, Failure, Found, OnDoubt, Request};
+use semel::{Admission, Effect, Engine, Error, Failure, Found, OnDoubt, Preview, Request};
 
 use super::on_both_stores;
 use super::world::{Effects, World, clean, data, key, order, permit, replay, state, until};
@@ -18,6 +19,7 @@ on_both_stores![
     no_probe_looks_before_the_lease_and_the_settle_delay_are_over,
     a_probe_that_is_dropped_leaves_the_doubt,
     one_of_two_probes_looks,
+    another_probe_leaves_the_doubt_and_no_trace,
 ];
 
 async fn doubt(engine: &Engine, effects: &Effects) {
@@ -153,6 +155,33 @@ async fn a_probe_that_is_dropped_leaves_the_doubt(world: World) {
     probe.not_done("nothing there").await.expect("taken");
     let permit = permit(&engine, request()).await;
     permit.done(Effect::Created, &1).await.expect("taken");
+    clean(&engine).await;
+}
+
+async fn another_probe_leaves_the_doubt_and_no_trace(world: World) {
+    let engine = world.engine().await;
+    let (mine, other) = (Digest::of(b"mine"), Digest::of(b"other"));
+    let request = || order().on_doubt(OnDoubt::Probe);
+    let attempt = permit(&engine, request().probe_digest(mine)).await;
+    attempt.unknown("lost").await.expect("it is taken");
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let before = engine.last_entry().await.expect("the log has an end");
+    for asked in [request(), request().probe_digest(other)] {
+        let preview = engine.preview(asked.clone()).await;
+        assert!(matches!(preview, Ok(Preview::InDoubt(_))), "{preview:?}");
+        let admission = engine.begin(asked).await;
+        assert!(
+            matches!(admission, Ok(Admission::InDoubt(_))),
+            "{admission:?}"
+        );
+    }
+    assert_eq!(engine.last_entry().await.ok(), Some(before));
+    let admission = engine.begin(request().probe_digest(mine)).await;
+    let Ok(Admission::Probe(probe)) = admission else {
+        panic!("a probe was expected: {admission:?}");
+    };
+    assert_eq!(probe.probe_digest(), Some(mine));
+    probe.not_done("nothing there").await.expect("taken");
     clean(&engine).await;
 }
 

@@ -72,7 +72,7 @@ async fn a_settled_operation_shows_all_its_fields(world: World) {
         json!({
             "namespace": "default", "key": "order-7", "client_key": null, "name": "create-order",
             "state": "succeeded", "ok": true, "effect": "created",
-            "class": "unsafe", "on_doubt": "hold", "probe": null, "door": "run", "principal": null,
+            "class": "unsafe", "on_doubt": "hold", "probe_digest": null, "door": "run", "principal": null,
             "queue": null, "parent": null, "attempt": 1, "fence": 1, "version": 3,
             "max_attempts": null, "fingerprint": fingerprint.to_string(),
             "created_at": "2026-11-15T12:00:00.000Z", "started_at": "2026-11-15T12:00:00.000Z",
