@@ -5,10 +5,11 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use semel::core::Probe;
-use semel::core::ledger::{Fence, StateKind};
+use semel::core::Digest;
+use semel::core::ledger::{Fence, Record, StateKind};
 use semel::view::RecordView;
 use semel::{Claimed, Effect, Granted, Key, Preview, Receipt, Request, Scope};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -78,9 +79,13 @@ pub(crate) struct Begin {
     /// How long the answer is kept.
     #[schema(value_type = Option<u64>, minimum = 1_000, maximum = 3_153_600_000_000_u64)]
     retention_ms: Option<Whole>,
-    /// The command that finds out whether a doubted effect happened.
-    #[schema(min_length = 1, max_length = 1024, pattern = r"^[^\x00]+$")]
-    probe: Option<String>,
+    /// The SHA-256 of what finds out whether a doubted effect happened, in hexadecimal digits: a doubt is given to
+    /// callers that bring the same one. The probe itself stays with its caller.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    probe_digest: Option<String>,
+    /// Was the text of a probe in earlier versions; it is refused.
+    #[schema(ignore)]
+    probe: Option<IgnoredAny>,
     /// The operation that this one is a step of.
     #[serde(default, deserialize_with = "object")]
     parent: Option<Parent>,
@@ -115,10 +120,10 @@ pub(crate) struct Grant {
     /// Until when it may act, unless it is renewed.
     #[schema(format = DateTime)]
     lease_until: String,
-    /// What finds out whether the doubted effect happened.
+    /// The digest of the probe that the first call brought.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    probe: Option<String>,
+    probe_digest: Option<String>,
     /// The policies that stand, where this call asked for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -205,14 +210,14 @@ async fn begin_one(
         .map(|wait| Duration::from_millis(wait.0))
         .or(preferred);
     let wait = wait.unwrap_or_default().min(server.limits().wait);
-    let (request, key) = request(caller, begin)?;
+    let (request, key, probe) = request(caller, begin)?;
     span::about(&caller.namespace, &key);
     let request = request.wait(wait);
     if dry_run {
         let preview = server
             .within(wait, server.engine().preview(request))
             .await?;
-        return preview_answer(server, caller, &key, preview);
+        return preview_answer(server, caller, (&key, probe), preview);
     }
     let claimed = server.within(wait, server.engine().claim(request, attempt));
     // A stop does not wait for other ones' attempts; a claim that is on its way is answered first.
@@ -231,10 +236,7 @@ async fn begin_one(
             Answer::ok(&replay(receipt))
         }
         Claimed::Wait { retry_after } => Err(in_flight(&key, retry_after)),
-        Claimed::InDoubt(record) => {
-            let view = RecordView::of(&record, server.now());
-            Err(in_doubt(&key, view))
-        }
+        Claimed::InDoubt(record) => Err(in_doubt(server, &key, &record, probe)),
     }
 }
 
@@ -259,12 +261,21 @@ fn stopping(key: &Key, wait: Duration) -> Problem {
     in_flight(key, CLAIM_GRACE)
 }
 
-fn in_doubt(key: &Key, view: Option<RecordView>) -> Problem {
+fn in_doubt(server: &Server, key: &Key, record: &Record, probe: Option<Digest>) -> Problem {
     let text = format!("{key}: nobody knows whether an earlier attempt took effect");
+    let operation = record.operation();
+    let hint = match operation.and_then(|it| it.spec.probe_refusal(probe.as_ref())) {
+        Some(why) => format!(
+            "{why}: send the `probe_digest` of the first call and look it up with that probe, or resolve the \
+             operation with its version"
+        ),
+        None => "find out whether the effect happened, then resolve the operation with its version"
+            .to_owned(),
+    };
     Problem::new("in_doubt", text)
-        .hint("find out whether the effect happened, then resolve the operation with its version")
+        .hint(hint)
         .about(key)
-        .resting_on(view)
+        .resting_on(RecordView::of(record, server.now()))
 }
 
 fn grant(caller: &Caller, key: &Key, granted: Granted) -> Grant {
@@ -280,7 +291,7 @@ fn grant(caller: &Caller, key: &Key, granted: Granted) -> Grant {
         fence: granted.fence.0,
         attempt: granted.attempt,
         lease_until: granted.lease_until.to_string(),
-        probe: granted.probe.map(|probe| probe.to_string()),
+        probe_digest: granted.probe_digest.map(|digest| digest.hex()),
         policy_kept: granted.policy_kept,
     }
 }
@@ -295,7 +306,7 @@ const fn replay(receipt: Receipt) -> Replay {
 fn preview_answer(
     server: &Server,
     caller: &Caller,
-    key: &Key,
+    (key, probe): (&Key, Option<Digest>),
     preview: Preview,
 ) -> Result<Answer, Problem> {
     match preview {
@@ -311,14 +322,19 @@ fn preview_answer(
         }
         Preview::Replay(receipt) => Answer::ok(&replay(receipt)),
         Preview::Wait { retry_after } => Err(in_flight(key, retry_after)),
-        Preview::InDoubt(record) => {
-            let view = RecordView::of(&record, server.now());
-            Err(in_doubt(key, view))
-        }
+        Preview::InDoubt(record) => Err(in_doubt(server, key, &record, probe)),
     }
 }
 
-fn request(caller: &Caller, begin: Begin) -> Result<(Request, Key), Problem> {
+/// Says that the text of a probe must stay with its caller: in a record it would be a command for others to run.
+fn probe_refused() -> Problem {
+    Problem::input("probe: the text of a probe is not taken").hint(
+        "keep the probe, send its SHA-256 as `probe_digest`, and run it yourself when the decision is `probe`",
+    )
+}
+
+/// Reads what is asked for, its key, and the digest of the caller's probe.
+fn request(caller: &Caller, begin: Begin) -> Result<(Request, Key, Option<Digest>), Problem> {
     let key = key_of(&begin.key)?;
     let policies = Policies {
         class: begin.class,
@@ -335,13 +351,19 @@ fn request(caller: &Caller, begin: Begin) -> Result<(Request, Key), Problem> {
     if let Some(lease) = begin.lease_ms {
         request = request.lease(lease_of(lease.0)?);
     }
-    if let Some(probe) = begin.probe {
-        let probe =
-            Probe::new(&probe).map_err(|error| Problem::input(format!("probe: {error}")))?;
-        request = request.probe(probe);
+    if begin.probe.is_some() {
+        return Err(probe_refused());
+    }
+    let digest = begin.probe_digest.as_deref().map(|text| {
+        let wrong = "probe_digest: it is not a SHA-256 in 64 hexadecimal digits";
+        Digest::from_hex(text).ok_or_else(|| Problem::input(wrong))
+    });
+    let digest = digest.transpose()?;
+    if let Some(digest) = digest {
+        request = request.probe_digest(digest);
     }
     if let Some(parent) = begin.parent {
         request = request.parent(key_of(&parent.key)?, Fence(parent.fence.0));
     }
-    Ok((request, key))
+    Ok((request, key, digest))
 }

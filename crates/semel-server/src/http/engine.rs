@@ -38,7 +38,13 @@ pub(super) async fn call(
             server.counts().store_failed();
             Problem::timeout(limits.deadline)
         })?
-        .map_err(|malformed| Problem::input(malformed.to_string()))?;
+        .map_err(|malformed| match malformed {
+            wire::Malformed::ProbeText(_) => Problem::input(malformed.to_string())
+                .hint("use a client of this server's version: it runs its probe itself, and sends the digest"),
+            wire::Malformed::Newer { .. } | wire::Malformed::Unreadable(_) => {
+                Problem::input(malformed.to_string())
+            }
+        })?;
     let mut response = Response::new(Body::from(answer));
     let media_type = HeaderValue::from_static(wire::MEDIA_TYPE);
     response

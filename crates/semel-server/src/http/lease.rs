@@ -69,10 +69,10 @@ pub(crate) struct LeasedTask {
     /// Until when it may act, unless it is renewed.
     #[schema(format = DateTime)]
     lease_until: String,
-    /// What finds out whether the doubted effect happened.
+    /// The digest of the probe that it was submitted with.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    probe: Option<String>,
+    probe_digest: Option<String>,
 }
 
 /// Takes tasks from a queue, and waits for the first one as long as asked.
@@ -152,7 +152,7 @@ fn shown(kept: Kept) -> LeasedTask {
         fence: kept.fence.0,
         attempt: kept.attempt,
         lease_until: kept.lease_until.to_string(),
-        probe: kept.probe.map(|probe| probe.to_string()),
+        probe_digest: kept.probe_digest.map(|digest| digest.hex()),
     }
 }
 

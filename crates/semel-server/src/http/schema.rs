@@ -161,7 +161,8 @@ pub(crate) struct Record {
     effect: Option<Effect>,
     class: Option<String>,
     on_doubt: Option<String>,
-    probe: Option<String>,
+    /// The SHA-256 of the probe that finds out whether a doubted effect happened.
+    probe_digest: Option<String>,
     door: Option<String>,
     principal: Option<String>,
     queue: Option<String>,

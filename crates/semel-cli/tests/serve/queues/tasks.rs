@@ -32,7 +32,7 @@ fn a_task_is_left_taken_and_settled() {
         assert_eq!(taken[member], value, "{member}: {taken}");
     }
     assert!(taken["lease_until"].is_string() && taken["attempt_id"].is_string());
-    assert!(taken.get("probe").is_none() && taken.get("input_base64").is_none());
+    assert!(taken.get("probe_digest").is_none() && taken.get("input_base64").is_none());
     // Nobody else gets it, and whoever leaves it again is told that it runs.
     assert!(lease(&server, &json!({})).is_empty());
     let same = json!({"input": input, "name": "send"});

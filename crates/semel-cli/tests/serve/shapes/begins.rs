@@ -138,7 +138,7 @@ fn a_doubt_may_be_looked_up_or_tried_again_where_the_first_call_said_so() {
     let server = Server::start(&world);
     let probed = with(
         begin("p"),
-        json!({"on_doubt": "probe", "probe": "look-it-up", "lease_ms": 1_000}),
+        json!({"on_doubt": "probe", "probe_digest": "5a".repeat(32), "lease_ms": 1_000}),
     );
     server.post("/v1/begin", &probed).expect(200);
     server.post("/v1/settle", &settle("p", json!({"verdict": "unknown"})));
@@ -155,7 +155,7 @@ fn a_doubt_may_be_looked_up_or_tried_again_where_the_first_call_said_so() {
         (&json!("probe"), &json!(2)),
         "{granted}"
     );
-    assert_eq!(granted["probe"], "look-it-up", "{granted}");
+    assert_eq!(granted["probe_digest"], "5a".repeat(32), "{granted}");
     let found =
         json!({"key": "p", "attempt_id": "b", "fence": 2, "verdict": "done", "data": "found"});
     assert_eq!(
