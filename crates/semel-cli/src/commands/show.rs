@@ -212,6 +212,9 @@ fn about(judged: &Operation, view: &RecordView, now: Timestamp, lines: &mut Vec<
     }
     let (class, on_doubt) = (spec.policy.class.as_str(), spec.policy.on_doubt.as_str());
     field(lines, "policy", format!("{class}; in doubt: {on_doubt}"));
+    if let Some(digest) = &spec.probe_digest {
+        field(lines, "probe", format!("sha256 {digest}"));
+    }
     field(lines, "fingerprint", spec.fingerprint);
     field(lines, "created", moment(judged.created_at, now));
     if let Some(run_at) = judged.run_at {

@@ -34,7 +34,7 @@ fn programs_get_a_record_per_line_without_attempts_and_data() {
         json!({
             "namespace": "default", "key": "order-1", "client_key": null, "name": "create-order",
             "state": "succeeded", "ok": true, "effect": "created", "class": "unsafe",
-            "on_doubt": "hold", "probe": null, "door": "run", "principal": null, "queue": null, "parent": null,
+            "on_doubt": "hold", "probe_digest": null, "door": "run", "principal": null, "queue": null, "parent": null,
             "attempt": 1, "fence": 1, "version": 2, "max_attempts": null, "fingerprint": null,
             "created_at": "TIME", "started_at": "TIME", "settled_at": "TIME",
             "lease_until": null, "run_at": null, "delivery": "unknown",

@@ -46,6 +46,8 @@ pub(crate) struct Job<'a> {
     parent: Option<Key>,
     /// What must be so after the command.
     check: Option<String>,
+    /// What this call looks a doubt up with.
+    pub(crate) probe: Option<Probe>,
     /// The store, as a child in another directory can find it.
     store: String,
     redactor: Redactor,
@@ -88,6 +90,7 @@ impl<'a> Job<'a> {
             faults: Faults::from_environment()?,
             parent: parent.map(|(key, _)| key),
             check: None,
+            probe: None,
             store,
             redactor: settings.redactor()?,
         })
@@ -100,16 +103,11 @@ impl<'a> Job<'a> {
         self.probe(check)
     }
 
-    /// Asks this when it is in doubt.
+    /// Asks this when it is in doubt. The text stays here: the ledger is told its digest.
     pub(crate) fn probe(mut self, probe: &str) -> Result<Self, Failure> {
-        // It must run as it is, so it is stored as it is.
-        if self.redactor.finds(probe) {
-            let printer = &self.context.printer;
-            printer.say("the probe seems to hold a secret, and is stored as it is");
-            printer.hint("let it read the secret from a file or from the environment");
-        }
         let probe = Probe::new(probe).map_err(|error| Failure::input(error.to_string()))?;
-        self.request = self.request.probe(probe);
+        self.request = self.request.probe_digest(probe.digest());
+        self.probe = Some(probe);
         Ok(self)
     }
 
@@ -393,14 +391,32 @@ impl<'a> Job<'a> {
         let key = &self.key;
         let who = holder_of(record).map_or_else(String::new, |holder| format!(" ({holder})"));
         let word = quoted(OsStr::new(key.as_str()));
+        let resolve = format!("`semel resolve {word} --done` or `semel resolve {word} --not-done`");
+        let digest = self.probe.as_ref().map(Probe::digest);
+        let operation = record.operation();
+        let refusal = operation.and_then(|it| it.spec.probe_refusal(digest.as_ref()));
+        let hint = match refusal {
+            Some(why) => format!(
+                "{why}: nothing was looked up. Give {} of the first call, or find out, then {resolve}",
+                self.probe_option()
+            ),
+            None => format!("find out, then {resolve}"),
+        };
         Failure::new(
             "in_doubt",
             format!("{key} is in doubt: an earlier attempt started{who}, and nobody knows whether it took effect"),
         )
         .about(key)
-        .hint(format!(
-            "find out, then `semel resolve {word} --done` or `semel resolve {word} --not-done`"
-        ))
+        .hint(hint)
+    }
+
+    /// Returns the option that this call is given its probe with.
+    const fn probe_option(&self) -> &'static str {
+        if self.check.is_some() {
+            "the --check"
+        } else {
+            "the --probe"
+        }
     }
 
     /// Writes what a dry run found.

@@ -14,13 +14,20 @@ pub(crate) async fn ask(
     permit: Permit,
     signals: &Signals,
 ) -> Result<Option<Answer>, Failure> {
-    let found = match permit.probe() {
+    // Only this call's own command is run, and only if it is the one that the operation was begun with.
+    let given = job.probe.as_ref().filter(|probe| {
+        let recorded = permit.probe_digest();
+        recorded.is_none_or(|recorded| recorded == probe.digest())
+    });
+    let found = match given {
         Some(probe) => {
             let mut command = probe::shell(probe.as_str());
             job.identity().tell(&mut command, &permit);
             probe::look(command, signals).await?
         }
-        None => Found::Unknown("it was begun without one".to_owned()),
+        None => {
+            Found::Unknown("this call does not bring the one that it was begun with".to_owned())
+        }
     };
     let data = match found {
         Found::NotDone => {
@@ -34,7 +41,7 @@ pub(crate) async fn ask(
             permit.unknown(&why).await?;
             let text = format!("{} is in doubt: {why}", job.key);
             return Err(Failure::new("in_doubt", text)
-                .hint("mend the probe, or resolve it with `semel resolve`"));
+                .hint("fix the probe, or resolve it with `semel resolve`"));
         }
         Found::Done(data) => data,
     };

@@ -219,22 +219,23 @@ fn an_outcome_that_cannot_be_stored_is_told_and_delivered_by_the_next_call() {
 }
 
 #[test]
-fn the_probe_of_the_first_call_is_kept_and_later_ones_cannot_loosen_anything() {
+fn digest_of_the_first_probe_is_kept_and_later_calls_cannot_loosen_anything() {
     let sandbox = Sandbox::new();
     let script = "kill -9 $$";
     let probe = ["--probe", "echo found by $SEMEL_KEY", "--lease", "1s"];
     assert_eq!(with(&sandbox, &probe, script).exit, 137);
-    assert_eq!(sandbox.record("k")["probe"], "echo found by $SEMEL_KEY");
-    // A later call that would run it again is held to what the first one said.
+    let digest = semel::core::Digest::of(b"echo found by $SEMEL_KEY").hex();
+    assert_eq!(sandbox.record("k")["probe_digest"], digest);
     super::wait_until("the probe is asked", || {
-        with(&sandbox, &["--on-doubt", "retry"], script).exit == 0
+        with(&sandbox, &probe, script).exit == 0
     });
+    // A later call that would run it again is held to what the first one said.
     let replay = with(&sandbox, &["--json", "--on-doubt", "retry"], script).json();
     assert_eq!(replay["data"]["stdout"], "found by k\n");
     let kept = "class unsafe, on_doubt probe: as the first call said";
     assert_eq!(replay["policy_kept"], kept);
 
-    // A person can ask the same probe.
+    // A person brings the probe, too.
     let words = [
         &["run", "--key", "l"],
         &probe[..],
@@ -242,7 +243,9 @@ fn the_probe_of_the_first_call_is_kept_and_later_ones_cannot_loosen_anything() {
     ]
     .concat();
     assert_eq!(sandbox.say(&words).exit, 137);
-    let resolved = sandbox.say(&["resolve", "l", "--probe"]);
+    let refused = sandbox.say(&["resolve", "l", "--probe"]);
+    assert_eq!(refused.exit, 64, "{refused:?}");
+    let resolved = sandbox.say(&["resolve", "l", "--probe=echo found by $SEMEL_KEY"]);
     assert_eq!(resolved.out(), "l: doubtful -> succeeded\n", "{resolved:?}");
     assert_eq!(sandbox.say(&words).out(), "found by l\n");
     let none = sandbox.run("m", script);
