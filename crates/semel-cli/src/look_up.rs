@@ -1,15 +1,15 @@
 //! Looking up at an upstream whether a request through the proxy took effect.
 
+use semel::Effect;
 use semel::core::http::lookup::UPSTREAM_KEY;
-use semel::core::http::{Place, effect};
+use semel::core::http::{Place, PlaceError, effect, find_place};
 use semel::core::identity::Door;
 use semel::core::ledger::Operation;
-use semel::core::{Found, KeyHash};
+use semel::core::{Digest, Found, KeyHash};
 use semel::http::{HeaderMap, look_up};
-use semel::{Effect, Probe};
 use semel_server::Url;
-use semel_server::proxy::HeaderName;
 use semel_server::proxy::upstream::{Client, Options};
+use semel_server::proxy::{HeaderName, Route};
 
 use crate::failure::Failure;
 
@@ -23,13 +23,48 @@ pub(crate) enum Looked {
     Unknown(String),
 }
 
-/// Returns where it can be looked up what became of an operation; `None` where its probe is a command.
-pub(crate) fn place(operation: &Operation) -> Option<Place> {
+/// Returns the digest of the place where a request of the proxy is looked up; `None` for any other operation.
+pub(crate) fn digest(operation: &Operation) -> Option<Digest> {
     let spec = &operation.spec;
     let door = spec.door.as_ref()?;
     let is_request = door.as_str() == Door::Proxy.as_str();
-    let probe = spec.probe.as_ref().filter(|_| is_request);
-    probe.map(Probe::as_str).and_then(Place::read)
+    spec.probe_digest.filter(|_| is_request)
+}
+
+/// Finds that place among the routes of this caller's own settings. Nothing of a URL comes from the record, which
+/// any client with the scope `write` can make: headers go nowhere else than to an upstream of these settings.
+pub(crate) fn place(
+    operation: &Operation,
+    digest: &Digest,
+    routes: &[Route],
+) -> Result<Place, Failure> {
+    let spec = &operation.spec;
+    let lookups = routes.iter().filter_map(|route| {
+        let lookup = route.rules.probe.as_ref()?;
+        Some((route.rules.target.as_str(), lookup))
+    });
+    let key = spec.client_key.as_ref().map(|key| key.as_str());
+    let found = find_place(lookups, key, digest);
+    found.map_err(|error| {
+        let (what, hint) = match error {
+            PlaceError::NoLookup => (
+                "no [[proxy.route]] of your settings has a `probe`",
+                "name the proxy's settings with --config PATH, or give a command: --probe='CMD'",
+            ),
+            PlaceError::OtherPlace => (
+                "no `probe` of a [[proxy.route]] in your settings leads to where it is looked up",
+                "name the proxy's settings with --config PATH, or give a command: --probe='CMD'",
+            ),
+            PlaceError::NeedsBody => (
+                "no `probe` of a [[proxy.route]] in your settings leads to where it is looked up, as far as that is \
+                 known without the request's body, which is not kept",
+                "send the request once more through the proxy, which looks it up first, or give a command: \
+                 --probe='CMD'",
+            ),
+        };
+        let text = format!("{}: {what}; nothing was sent", spec.key);
+        Failure::input(text).hint(hint)
+    })
 }
 
 /// Reads headers as they are written on the command line. A value is never repeated in an error.

@@ -33,8 +33,9 @@ pub(crate) struct Known {
     #[arg(long)]
     pub(crate) not_done: bool,
 
-    /// Asks the operation's own probe, or this command, run by `sh -c`: exit 0 means done, 1 not
-    /// done, anything else unknown. That of a request through the proxy is a GET
+    /// Asks this command, run by `sh -c`: exit 0 means done, 1 not done, anything else unknown. A
+    /// request through the proxy needs no CMD: it is looked up by the GET that the `probe` of its
+    /// route in your settings names
     #[arg(long, value_name = "CMD", num_args = 0..=1, require_equals = true)]
     pub(crate) probe: Option<Option<String>>,
 }
@@ -56,7 +57,6 @@ pub(crate) struct Known {
 #[command(after_long_help = "Examples:
   semel resolve order-7 --done --effect created --data '{\"id\": 42}' --note 'seen in the shop'
   semel resolve order-7 --not-done
-  semel resolve order-7 --probe
   semel resolve order-7 --probe='curl -fs https://shop.example/orders/$SEMEL_KEY'
   semel resolve proxy/3b1f0a77c2d4e659/order-7 --probe --header \"Authorization: Bearer $TOKEN\"
   semel resolve --state doubtful --name send-mail --not-done --dry-run")]

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use semel::core::Digest;
 use semel::core::http::Place;
 use semel::core::ledger::{Attempt, Command, Decision, Expire, Rejection, StateKind, decide};
 use semel::http::HeaderMap;
@@ -48,7 +49,7 @@ pub(crate) async fn run(context: &Context, args: &Resolve) -> Result<ExitCode, F
 enum Known {
     Already(Choice),
     Probe {
-        /// Without one, each operation's own is asked.
+        /// Without one, requests of the proxy are looked up.
         command: Option<String>,
         /// What it did where the probe does not say.
         effect: Option<Effect>,
@@ -66,7 +67,7 @@ impl Known {
         };
         Ok(match &args.known.probe {
             Some(command) => Self::Probe {
-                command: command.clone(),
+                command: command.as_deref().map(shell_command).transpose()?,
                 effect: args.effect,
                 headers: look_up::headers(&args.header)?,
             },
@@ -87,6 +88,12 @@ impl Known {
     }
 }
 
+/// Reads the command of a probe: an empty one would exit with 0, and settle a doubt without looking.
+fn shell_command(text: &str) -> Result<String, Failure> {
+    let probe = Probe::new(text).map_err(|error| Failure::input(format!("--probe: {error}")))?;
+    Ok(probe.as_str().to_owned())
+}
+
 /// Reads the answer that later callers are to get.
 fn answer(text: &str) -> Result<Vec<u8>, Failure> {
     given::json("--data", "the answer", text, PAYLOAD_MAX)
@@ -104,6 +111,14 @@ fn answer_of(found: &Found, data: &RunData) -> Vec<u8> {
     }
 }
 
+/// What finds out whether a doubted effect happened.
+enum Inquiry<'a> {
+    /// A command of this caller's.
+    Shell(&'a str),
+    /// A GET to an upstream of this caller's settings.
+    LookUp(Place),
+}
+
 struct Clerk<'a> {
     context: &'a Context,
     engine: &'a Engine,
@@ -117,28 +132,25 @@ impl Clerk<'_> {
         self.check_holders(&found, yes)?;
         let (desk, choice) = match self.known {
             Known::Already(choice) => (self.desk.clone(), choice.clone()),
-            Known::Probe { .. } if self.desk.dry_run => {
-                return self.desk.announce(
-                    self.context,
-                    &found,
-                    self.known.words(),
-                    &Choice::NotDone,
-                );
-            }
             Known::Probe {
                 command,
                 effect,
                 headers,
-            } => match found
-                .operation()
-                .and_then(|it| Some((it, look_up::place(it)?)))
-            {
-                Some((operation, place)) if command.is_none() => {
-                    let looked = look_up::look(operation, &place, headers.clone()).await;
-                    self.looked(&found, &place, looked, *effect)?
+            } => {
+                let inquiry = self.inquiry(&found, command.as_deref())?;
+                if self.desk.dry_run {
+                    let (words, usual) = (self.known.words(), Choice::NotDone);
+                    return self.desk.announce(self.context, &found, words, &usual);
                 }
-                _ => self.ask(&found, command.as_deref(), *effect).await?,
-            },
+                match (inquiry, found.operation()) {
+                    (Inquiry::LookUp(place), Some(operation)) => {
+                        let looked = look_up::look(operation, &place, headers.clone()).await;
+                        self.looked(&found, &place, looked, *effect)?
+                    }
+                    (Inquiry::LookUp(_), None) => return Err(no_command(&found)),
+                    (Inquiry::Shell(command), _) => self.ask(&found, command, *effect).await?,
+                }
+            }
         };
         desk.decide(self.context, self.engine, &found, choice).await
     }
@@ -248,18 +260,27 @@ impl Clerk<'_> {
         liveness::holder(attempt, self.is_held(found, attempt))
     }
 
-    /// Asks a probe, and says so in the note.
+    /// Chooses what is asked: this caller's command, or the look-up of a request in this caller's settings. The store
+    /// has neither.
+    fn inquiry<'a>(&self, found: &Found, command: Option<&'a str>) -> Result<Inquiry<'a>, Failure> {
+        if let Some(command) = command {
+            return Ok(Inquiry::Shell(command));
+        }
+        let request = found
+            .operation()
+            .and_then(|it| Some((it, look_up::digest(it)?)));
+        let (operation, digest) = request.ok_or_else(|| no_command(found))?;
+        let routes = self.context.settings.routes();
+        look_up::place(operation, &digest, &routes).map(Inquiry::LookUp)
+    }
+
+    /// Asks a probe, and says so in the note: which one it was, by its digest.
     async fn ask(
         &self,
         found: &Found,
-        command: Option<&str>,
+        command: &str,
         effect: Option<Effect>,
     ) -> Result<(Desk, Choice), Failure> {
-        let own = found.operation().and_then(|it| it.spec.probe.as_ref());
-        let Some(command) = command.or_else(|| own.map(Probe::as_str)) else {
-            let text = format!("{}: it was begun without a probe", found.key);
-            return Err(Failure::input(text).hint("give one: --probe='CMD'"));
-        };
         let attempt = found.operation().map_or(0, |operation| operation.attempt);
         let mut shell = probe::shell(command);
         shell
@@ -283,8 +304,9 @@ impl Clerk<'_> {
             probe::Found::NotDone => (Choice::NotDone, 1),
             probe::Found::Unknown(how) => return Err(unknown(found, &how)),
         };
+        let digest = Digest::of(command.as_bytes());
         Ok((
-            self.noted(&format!("the probe `{command}` exited {exit}")),
+            self.noted(&format!("the probe (sha256 {digest}) exited {exit}")),
             choice,
         ))
     }
@@ -324,6 +346,12 @@ impl Clerk<'_> {
             ..self.desk.clone()
         }
     }
+}
+
+/// Says that a command is missing: the ledger has only the digest of the one that the operation was begun with.
+fn no_command(found: &Found) -> Failure {
+    let text = format!("{}: --probe needs the command here", found.key);
+    Failure::input(text).hint("give it: --probe='CMD'; the ledger keeps only the digest of a probe")
 }
 
 /// Says that a probe does not know.

@@ -139,11 +139,9 @@ fn a_probe_decides_by_its_exit() {
     // A later `semel run` writes what the probe wrote.
     assert_eq!(record["data"]["stdout"], "default/order-3/1/1\n");
     assert_eq!(record["data"]["exit_code"], 0);
-    let note = record["resolved"]["note"].as_str().expect("text");
-    assert!(
-        note.starts_with("the probe `echo ") && note.ends_with("` exited 0"),
-        "{note}"
-    );
+    let digest = semel::core::Digest::of(probe.as_bytes()).hex();
+    let note = format!("the probe (sha256 {digest}) exited 0");
+    assert_eq!(record["resolved"]["note"], note);
     let entries = world.entries();
     for (probe, how) in [
         ("exit 3", "exit status: 3"),
@@ -159,6 +157,10 @@ fn a_probe_decides_by_its_exit() {
             .expect(120, "", &message);
     }
     assert_eq!(world.entries(), entries);
+    for blank in ["--probe=", "--probe= ", "--probe=\n"] {
+        let ran = world.semel(&["resolve", "order-7", blank]);
+        assert_eq!(ran.code, 64, "{blank:?} proves nothing: {ran:?}");
+    }
     let ran = world.semel(&["resolve", "order-7", "--probe=echo no; exit 1"]);
     ran.expect(0, "order-7: doubtful -> pending\n", "");
 }

@@ -112,12 +112,76 @@ fn c048_c049_of_many_who_come_back_one_looks_it_up() {
 }
 
 #[test]
+fn c048_changed_probe_of_a_route_leaves_the_doubt() {
+    let mut setup = Setup::routed(ROUTE);
+    lose(&setup, Deed::CloseAfterEffect);
+    let settings = setup.world.path("semel.toml");
+    let written = std::fs::read_to_string(&settings).expect("it is there");
+    let other = written.replace("/charges/{key}", "/refunds/{key}");
+    std::fs::write(&settings, other).expect("it is written");
+    setup.crash();
+    // A second doubt is looked up where the route says now: by then the first one could have been, too.
+    setup.upstream.next(Deed::CloseAfterEffect);
+    refused(&setup.ask(keyed("later")), 502, "in_doubt");
+    setup.upstream.answers(paid());
+    wait_until("the later one is looked up", || {
+        setup.ask(keyed("later"));
+        !looked_up(&setup).is_empty()
+    });
+    refused(&setup.ask(keyed("k")), 409, "in_doubt");
+    assert_eq!(looked_up(&setup), ["/refunds/later"]);
+    std::fs::write(&settings, written).expect("it is written");
+    setup.crash();
+    setup.upstream.answers(paid());
+    assert_eq!(setup.ask(keyed("k")).status, 200);
+    assert_eq!(looked_up(&setup), ["/refunds/later", "/charges/k"]);
+    assert_eq!(setup.effects(), 2);
+}
+
+#[test]
+fn c048_a_person_without_the_route_sends_nothing() {
+    let setup = Setup::routed(ROUTE);
+    lose(&setup, Deed::CloseAfterEffect);
+    let (doubt, url) = (setup.doubt(), setup.upstream.url());
+    let route = |upstream: &str, path: &str| {
+        format!(
+            "[[proxy.route]]\nupstream = \"{upstream}\"\nprobe = {{ path = \"{path}\", found = \"/charge\" }}\n"
+        )
+    };
+    let other = "http://127.0.0.1:1";
+    for (settings, hint) in [
+        (String::new(), "--config"),
+        (route(other, "/charges/{key}"), "--config"),
+        (route(&url, "/refunds/{key}"), "--config"),
+        (route(&url, "/charges/{/id}"), "once more through the proxy"),
+    ] {
+        std::fs::write(setup.world.path("semel.toml"), &settings).expect("it is written");
+        let header = "Authorization: Bearer s3cr3t";
+        let words = ["resolve", &doubt, "--yes", "--probe", "--header", header];
+        let ran = setup.world.semel(&words);
+        assert_eq!(ran.code, 64, "{settings}: {ran:?}");
+        assert!(ran.stderr.contains("nothing was sent"), "{ran:?}");
+        assert!(ran.stderr.contains(hint), "{settings}: {ran:?}");
+        assert_eq!(looked_up(&setup), [""; 0]);
+    }
+    assert_eq!(setup.states(), ["doubtful"]);
+}
+
+#[test]
 fn c048_a_person_can_have_it_looked_up() {
     let setup = Setup::routed(ROUTE);
     lose(&setup, Deed::CloseAfterEffect);
     setup.upstream.answers(paid());
-    setup.resolve(&["--probe"]);
+    setup.resolve(&["--probe", "--header", "Authorization: Bearer t0ken"]);
     assert_eq!(looked_up(&setup), ["/charges/k"]);
+    let received = setup.upstream.received();
+    let asked = received.iter().find(|it| it.method == "GET");
+    let headers = asked.map(|it| it.headers.clone()).unwrap_or_default();
+    let value = b"Bearer t0ken".to_vec();
+    assert!(
+        headers.contains(&("authorization".to_owned(), value)),
+        "{headers:?}"
+    );
     assert!(is_replay(&setup.ask(keyed("k"))));
     assert_eq!(setup.effects(), 1);
 }
