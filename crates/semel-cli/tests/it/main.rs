@@ -13,6 +13,7 @@ mod log;
 mod orders;
 mod output;
 mod postgres;
+mod probe_text;
 mod redaction;
 mod remote;
 mod resolve;

@@ -102,6 +102,33 @@ fn answers_that_are_lost_do_not_make_it_run_again() {
 }
 
 #[test]
+fn answers_that_are_lost_do_not_keep_a_probe_from_looking() {
+    let served = Served::new();
+    let effect = "echo x >> effects; kill -9 $$";
+    let run = |probe: &str| {
+        let words = ["run", "--key", "k", "--lease", "1s", "--probe", probe];
+        served.semel(&[&words[..], &["--", "sh", "-c", effect]].concat())
+    };
+    let probe = "grep -c x effects";
+    served.server.plan(&[Trouble::LoseReply]);
+    assert_eq!(run(probe).code, 137);
+    assert!(served.server.is_untroubled());
+    // Before the lease of the lost attempt is over it is in doubt.
+    let mut looked = run(probe);
+    for _ in 0..600 {
+        if looked.code != 120 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        served.server.plan(&[Trouble::LoseReply]);
+        looked = run(probe);
+    }
+    assert_eq!((looked.code, &*looked.stdout), (0, "1\n"), "{looked:?}");
+    assert_eq!(served.show("k")["state"], "succeeded");
+    assert_eq!(served.lines("effects"), 1);
+}
+
+#[test]
 fn the_ledger_can_be_looked_at_from_afar() {
     let served = Served::new();
     served.run("one", "echo 1");
