@@ -539,3 +539,27 @@ fn whoever_waits_notices_that_a_worker_is_gone() {
     let waited = world.semel(&words);
     assert_eq!(waited.code, 120, "{waited:?}");
 }
+
+#[test]
+fn key_of_a_task_is_no_code_of_its_worker() {
+    let world = World::new();
+    let key = "$(touch pwned)";
+    let submitted = world.semel(&["submit", "mail", "--key", key]);
+    assert_eq!(submitted.code, 0, "{submitted:?}");
+    let work = ["work", "mail", "--until-empty", "--"];
+    for command in [
+        &["sh", "-c", "echo {key}"][..],
+        &["sh", "-c", "echo \"{key}\""],
+    ] {
+        let ran = world.semel(&[&work, command].concat());
+        assert!(!world.path("pwned").exists(), "{command:?}: {ran:?}");
+        assert_eq!(ran.code, 64, "{command:?}: {ran:?}");
+        assert!(ran.stderr.contains("$SEMEL_KEY"), "{ran:?}");
+    }
+    let script = "printf '%s\n' \"$SEMEL_KEY\" \"$1\" > seen";
+    let ran = world.semel(&[&work[..], &["sh", "-c", script, "sh", "{key}"]].concat());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let seen = fs::read_to_string(world.path("seen")).expect("it was written");
+    assert_eq!(seen, format!("{key}\n{key}\n"));
+    assert!(!world.path("pwned").exists());
+}

@@ -1,5 +1,6 @@
 //! `semel work`
 
+mod script;
 mod task;
 
 use std::collections::BTreeSet;
@@ -38,6 +39,7 @@ pub(crate) async fn run(context: &Context, args: &Work) -> Result<ExitCode, Fail
     context.prepare().await?;
     let queue = Label::new(&args.queue);
     let queue = queue.map_err(|error| Failure::input(format!("QUEUE: {error}")))?;
+    script::refuse_key(&args.command)?;
     let mut stop = Stop::listen()?;
     let engine = context.open_wide().await?;
     let lease = args.lease.map_or_else(|| context.settings.lease(), Ok)?;
