@@ -1,5 +1,7 @@
 //! Who holds an attempt, and whether that process is still there.
 
+use rustix::io::Errno;
+use rustix::process::Pid;
 use semel_core::Label;
 use semel_core::ledger::Holder;
 
@@ -11,6 +13,9 @@ pub fn this_process() -> Option<Holder> {
 
 /// Describes a process of this machine.
 pub(crate) fn process(pid: u32) -> Option<Holder> {
+    if !proc_is_of_this_namespace() {
+        return None;
+    }
     Some(Holder {
         host: host()?,
         pid,
@@ -25,34 +30,87 @@ pub(crate) fn process(pid: u32) -> Option<Holder> {
 pub enum Presence {
     /// The same boot and process-id namespace, and the very process.
     Alive,
-    /// The same boot and process-id namespace, and no such process, or another one under its
-    /// number.
+    /// The same boot and process-id namespace, and proof that the process has ended: the kernel knows
+    /// no process of this number, or shows a zombie or a later process under it.
     Gone,
-    /// It cannot be seen from here: another host, another container, no `/proc`.
+    /// Neither can be proven from here: another host, another container, or a `/proc` that hides the
+    /// processes of other users (`hidepid`).
     Unseen,
 }
 
 /// Looks for the process of a holder.
 #[must_use]
 pub fn presence(holder: &Holder) -> Presence {
-    let same_place = crate::clock::boot_id() == Some(holder.boot)
-        && pid_namespace() == Some(holder.pid_namespace);
-    if !same_place {
-        return Presence::Unseen;
+    if is_here(holder) {
+        let entry = ProcessEntry::read(holder.pid);
+        judge(entry, holder.started, || Probed::ask(holder.pid))
+    } else {
+        Presence::Unseen
     }
-    match std::fs::read_to_string(format!("/proc/{}/stat", holder.pid)) {
-        Ok(stat) => match parse_stat(&stat) {
-            // A zombie has ended: it waits to be collected and will do nothing any more.
-            Some((state, started)) if started != holder.started || state == 'Z' || state == 'X' => {
-                Presence::Gone
-            }
-            Some(_) => Presence::Alive,
-            None => Presence::Unseen,
-        },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && proc_is_mounted() => {
-            Presence::Gone
+}
+
+/// Whether a holder's process numbers mean the same processes here as they did there.
+fn is_here(holder: &Holder) -> bool {
+    crate::clock::boot_id() == Some(holder.boot)
+        && pid_namespace() == Some(holder.pid_namespace)
+        && proc_is_of_this_namespace()
+}
+
+/// What `/proc/PID/stat` shows of a process.
+#[derive(Clone, Copy, Debug)]
+enum ProcessEntry {
+    Shown { state: char, started: u64 },
+    // With `hidepid=2` a living process of another user has no entry, so a missing one says nothing.
+    Hidden,
+}
+
+impl ProcessEntry {
+    fn read(pid: u32) -> Self {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        match stat.ok().as_deref().and_then(parse_stat) {
+            Some((state, started)) => Self::Shown { state, started },
+            None => Self::Hidden,
         }
-        Err(_) => Presence::Unseen,
+    }
+}
+
+/// What `kill(pid, 0)` says of a process. No mount option of `/proc` changes it.
+#[derive(Clone, Copy, Debug)]
+enum Probed {
+    /// A process of this number exists; whether it is ours to signal does not matter.
+    Exists,
+    NoProcess,
+    Unknown,
+}
+
+impl Probed {
+    fn ask(pid: u32) -> Self {
+        // Zero and negative numbers would name process groups.
+        let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+            return Self::Unknown;
+        };
+        match rustix::process::test_kill_process(pid) {
+            Ok(()) | Err(Errno::PERM) => Self::Exists,
+            Err(Errno::SRCH) => Self::NoProcess,
+            Err(_) => Self::Unknown,
+        }
+    }
+}
+
+/// Judges a process by what can be seen of it. Without a readable entry its number may belong to the
+/// holder or to a later process: that it exists proves neither.
+fn judge(entry: ProcessEntry, started: u64, probe: impl FnOnce() -> Probed) -> Presence {
+    match entry {
+        ProcessEntry::Shown { started: shown, .. } if shown != started => Presence::Gone,
+        // A zombie has ended: it waits to be collected and does nothing any more.
+        ProcessEntry::Shown {
+            state: 'Z' | 'X', ..
+        } => Presence::Gone,
+        ProcessEntry::Shown { .. } => Presence::Alive,
+        ProcessEntry::Hidden => match probe() {
+            Probed::NoProcess => Presence::Gone,
+            Probed::Exists | Probed::Unknown => Presence::Unseen,
+        },
     }
 }
 
@@ -68,9 +126,18 @@ pub fn is_alive(holder: &Holder) -> bool {
     presence(holder) == Presence::Alive
 }
 
-/// A missing process proves something only where processes can be seen at all.
-fn proc_is_mounted() -> bool {
-    started(std::process::id()).is_some()
+/// Says whether a process of this boot and process-id namespace is not provably gone. After a reboot
+/// and in another container nothing is known of it, and the lease decides.
+pub(crate) fn may_live_here(holder: &Holder) -> bool {
+    is_here(holder) && presence(holder) != Presence::Gone
+}
+
+/// Whether the numbers in `/proc` are those of this process's own namespace. `unshare --pid` without
+/// `--mount-proc` leaves a `/proc` that shows other processes under our numbers.
+fn proc_is_of_this_namespace() -> bool {
+    let this = std::fs::read_link("/proc/self").ok();
+    let number = this.as_deref().and_then(|link| link.to_str()?.parse().ok());
+    number == Some(std::process::id())
 }
 
 fn host() -> Option<Label> {
@@ -85,8 +152,10 @@ fn pid_namespace() -> Option<u64> {
 }
 
 fn started(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    parse_stat(&stat).map(|(_, started)| started)
+    match ProcessEntry::read(pid) {
+        ProcessEntry::Shown { started, .. } => Some(started),
+        ProcessEntry::Hidden => None,
+    }
 }
 
 /// Reads state and start time; the command's name may hold spaces and parentheses, so counting
@@ -127,6 +196,32 @@ mod tests {
             ..holder
         };
         assert_eq!(presence(&contained), Presence::Unseen);
+    }
+
+    #[test]
+    fn missing_entry_proves_nothing_without_the_kernels_word() {
+        let shown = |state, started| ProcessEntry::Shown { state, started };
+        let table = [
+            (shown('S', 7), Probed::Exists, Presence::Alive),
+            (shown('Z', 7), Probed::Exists, Presence::Gone),
+            (shown('X', 7), Probed::Exists, Presence::Gone),
+            (shown('S', 8), Probed::Exists, Presence::Gone),
+            (ProcessEntry::Hidden, Probed::NoProcess, Presence::Gone),
+            (ProcessEntry::Hidden, Probed::Exists, Presence::Unseen),
+            (ProcessEntry::Hidden, Probed::Unknown, Presence::Unseen),
+        ];
+        for (entry, probed, presence) in table {
+            assert_eq!(judge(entry, 7, || probed), presence, "{entry:?} {probed:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_name_no_single_process_are_never_signalled() {
+        for pid in [0, 1 << 31, u32::MAX] {
+            assert!(matches!(Probed::ask(pid), Probed::Unknown), "{pid}");
+        }
+        assert!(matches!(Probed::ask(std::process::id()), Probed::Exists));
+        assert!(matches!(Probed::ask(1), Probed::Exists), "even if not ours");
     }
 
     #[test]
