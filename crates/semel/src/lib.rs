@@ -37,6 +37,7 @@ mod hold;
 pub mod holder;
 #[cfg(feature = "http")]
 pub mod http;
+mod owned;
 mod receipt;
 #[cfg(feature = "remote")]
 pub mod remote;
