@@ -94,6 +94,7 @@ fn exit_code(code: &str) -> u8 {
         "dead" | "expired" => 123,
         "invalid_key" | "invalid_input" | "too_large" => USAGE,
         "not_found" => 1,
+        "store_unusable" => 119,
         _ => 125,
     }
 }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     /// All codes that users can meet.
-    const CODES: [&str; 19] = [
+    const CODES: [&str; 20] = [
         "in_flight",
         "breaker_open",
         "in_doubt",
@@ -125,6 +126,7 @@ mod tests {
         "lost",
         "not_acceptable",
         "store_unavailable",
+        "store_unusable",
         "internal",
     ];
 

@@ -141,6 +141,7 @@ impl Error {
             Self::Store(StoreError::TooLarge { .. }) => "too_large",
             Self::Store(StoreError::Unauthorized(_)) => "unauthorized",
             Self::Store(StoreError::Forbidden(_)) => "forbidden",
+            Self::Store(StoreError::Unusable { .. }) => "store_unusable",
             Self::Store(
                 StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Refused(_),
             ) => "store_unavailable",
@@ -180,6 +181,9 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         if let Self::Store(StoreError::Refused(_)) = self {
             return Some("use another store, or change what it says; trying again does not help");
+        }
+        if let Self::Store(StoreError::Unusable { hint, .. }) = self {
+            return Some(hint);
         }
         if let Self::Ambiguous(_) = self {
             return Some("name one of them by its whole key");

@@ -33,7 +33,7 @@ fn a_backup_can_be_read_and_nothing_can_be_claimed_in_it() {
     let refused = sandbox.say(&words);
     assert_eq!(
         (refused.exit, sandbox.effects("sent")),
-        (125, 1),
+        (119, 1),
         "{refused:?}"
     );
     assert!(refused.err().contains("semel restore"), "{refused:?}");

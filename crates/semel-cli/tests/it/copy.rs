@@ -122,7 +122,7 @@ fn a_round_trip_keeps_everything_and_raises_the_fences() {
     assert_eq!(shown(&sandbox, &first), shown(&sandbox, &database));
     // A snapshot may only be read, and its source goes on.
     let refused = send(&sandbox, &database, "order-3");
-    assert_eq!(refused.exit, 125, "{refused:?}");
+    assert_eq!(refused.exit, 119, "{refused:?}");
     assert!(refused.err().contains("semel restore"), "{refused:?}");
     assert_eq!(send(&sandbox, &first, "order-3").exit, 3);
 
@@ -178,7 +178,7 @@ fn a_round_trip_keeps_everything_and_raises_the_fences() {
     assert_eq!(sandbox.effects("sent"), 3);
     for store in [&first, &database] {
         let refused = send(&sandbox, store, "order-4");
-        assert_eq!(refused.exit, 125, "{refused:?}");
+        assert_eq!(refused.exit, 119, "{refused:?}");
         assert!(refused.err().contains("has moved to"), "{refused:?}");
         let doctor = on(&sandbox, store, &["doctor"]);
         assert_eq!(doctor.exit, 1, "{doctor:?}");
@@ -205,7 +205,7 @@ fn load(sandbox: &Sandbox, store: &str, who: usize, stop: &AtomicBool) -> Vec<St
         let told = send(sandbox, store, &key);
         match told.exit {
             3 => done.push(key),
-            125 => {
+            119 => {
                 assert!(told.err().contains("has moved to"), "{told:?}");
                 break;
             }
@@ -393,7 +393,7 @@ fn a_database_from_a_dump_or_a_template_can_only_be_read_until_it_is_adopted() {
     let refused = send(&sandbox, &clone, "order-8");
     assert_eq!(
         (refused.exit, sandbox.effects("sent")),
-        (125, 1),
+        (119, 1),
         "{refused:?}"
     );
     assert!(refused.err().contains("semel restore"), "{refused:?}");
@@ -405,7 +405,7 @@ fn a_database_from_a_dump_or_a_template_can_only_be_read_until_it_is_adopted() {
     );
     let would = on(&sandbox, &clone, &["restore", "--dry-run"]);
     assert_eq!(would.exit, 0, "{would:?}");
-    assert_eq!(send(&sandbox, &clone, "order-8").exit, 125);
+    assert_eq!(send(&sandbox, &clone, "order-8").exit, 119);
     let restored = on(&sandbox, &clone, &["restore"]);
     assert_eq!(restored.exit, 0, "{restored:?}");
     assert_eq!(send(&sandbox, &clone, "order-8").exit, 3);
@@ -456,5 +456,5 @@ fn a_closed_ledger_comes_back_only_as_a_copy() {
     assert_eq!(send(&sandbox, &back, "order-8").exit, 3);
     assert_eq!(send(&sandbox, &back, "order-7").exit, 3);
     assert_eq!(sandbox.effects("sent"), 2);
-    assert_eq!(send(&sandbox, &from, "order-8").exit, 125);
+    assert_eq!(send(&sandbox, &from, "order-8").exit, 119);
 }

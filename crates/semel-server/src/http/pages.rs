@@ -74,7 +74,7 @@ pub(super) async fn reference(State(server): State<Server>) -> Response {
 }
 
 /// The pages of docs/errors/, so that the server can show what its problems point at.
-const PAGES: [(&str, &str); 19] = [
+const PAGES: [(&str, &str); 20] = [
     (
         "breaker_open",
         include_str!("../../../../docs/errors/breaker_open.md"),
@@ -133,6 +133,10 @@ const PAGES: [(&str, &str); 19] = [
     (
         "store_unavailable",
         include_str!("../../../../docs/errors/store_unavailable.md"),
+    ),
+    (
+        "store_unusable",
+        include_str!("../../../../docs/errors/store_unusable.md"),
     ),
     (
         "too_large",

@@ -71,7 +71,7 @@ fn number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S:
 }
 
 /// All codes, with their status, whether trying again can help, and their title.
-const CODES: [(&str, StatusCode, bool, &str); 16] = [
+const CODES: [(&str, StatusCode, bool, &str); 17] = [
     (
         "in_flight",
         StatusCode::CONFLICT,
@@ -156,6 +156,12 @@ const CODES: [(&str, StatusCode, bool, &str); 16] = [
         StatusCode::SERVICE_UNAVAILABLE,
         true,
         "The store does not answer",
+    ),
+    (
+        "store_unusable",
+        StatusCode::SERVICE_UNAVAILABLE,
+        false,
+        "The store may not be written",
     ),
     (
         "internal",

@@ -25,6 +25,7 @@ pub(crate) enum Code {
     Forbidden,
     RateLimited,
     StoreUnavailable,
+    StoreUnusable,
     Internal,
 }
 

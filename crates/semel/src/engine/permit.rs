@@ -542,6 +542,7 @@ impl Held {
             | StoreError::Unknown(_)
             | StoreError::Corrupt(_)
             | StoreError::Refused(_)
+            | StoreError::Unusable { .. }
             | StoreError::Unauthorized(_)
             | StoreError::Forbidden(_) => {
                 let store = &*self.inner.ledger.store;

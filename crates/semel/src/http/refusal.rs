@@ -320,6 +320,13 @@ impl Refusal {
                 let detail = format!("{error}; nothing was sent");
                 Self::new(status, "store_unavailable", title, detail).retryable(PAUSE)
             }
+            "store_unusable" => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                let title = "The store may not be written";
+                // What is wrong with it, and where it is, is for the operator: `/readyz` and the log say it.
+                let detail = "the proxy's store may not be written as it is; nothing was sent";
+                Self::new(status, "store_unusable", title, detail.to_owned())
+            }
             "in_doubt" => {
                 let title = "Nobody knows whether it took effect";
                 Self::new(StatusCode::CONFLICT, "in_doubt", title, error.to_string())

@@ -585,6 +585,15 @@ pub enum StoreError {
     /// The store is not one that this version may open, or not in this place.
     #[error("{0}")]
     Refused(String),
+    /// The store may not be written as it is: a copy, closed, another format, or no longer the file that
+    /// its path leads to. Nothing was written, and trying again does not help.
+    #[error("{text}")]
+    Unusable {
+        /// What is wrong.
+        text: String,
+        /// What an operator can do about it.
+        hint: &'static str,
+    },
     /// The store does not know the caller.
     #[error("{0}")]
     Unauthorized(String),
@@ -612,6 +621,10 @@ impl StoreError {
             Self::Unknown(text) => Self::Unknown(named(text)),
             Self::Corrupt(text) => Self::Corrupt(named(text)),
             Self::Refused(text) => Self::Refused(named(text)),
+            Self::Unusable { text, hint } => Self::Unusable {
+                text: named(text),
+                hint,
+            },
             other @ (Self::Unauthorized(_) | Self::Forbidden(_) | Self::TooLarge { .. }) => other,
         }
     }

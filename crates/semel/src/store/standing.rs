@@ -77,9 +77,12 @@ impl Moved {
 
     /// Says that nothing begins here any more.
     pub(super) fn refusal(to: &str) -> StoreError {
-        StoreError::Refused(format!(
-            "the ledger has moved to {to}: nothing can be begun or changed here any more"
-        ))
+        StoreError::Unusable {
+            text: format!(
+                "the ledger has moved to {to}: nothing can be begun or changed here any more"
+            ),
+            hint: "use the store that it has moved to (--store, SEMEL_STORE)",
+        }
     }
 }
 
@@ -107,11 +110,13 @@ impl Origin {
 
 /// Says that a copy may only be read.
 pub(super) fn only_read() -> StoreError {
-    StoreError::Refused(
-        "the store is a copy; run `semel restore` to go on with it, as what the original has \
-         begun since cannot be known"
+    StoreError::Unusable {
+        text: "the store is a copy, and what the original has begun since cannot be known: it can only be \
+               read"
             .to_owned(),
-    )
+        hint: "`semel restore` (without a file) adopts it, if the original is no longer used; \
+               `semel list` reads it as it is",
+    }
 }
 
 /// Says that a store cannot become a copy, as it has a ledger of its own.

@@ -449,6 +449,7 @@ fn put_error(w: &mut Writer, error: &StoreError) {
         StoreError::Refused(text) => (3, text.as_str()),
         StoreError::Unauthorized(text) => (4, text.as_str()),
         StoreError::Forbidden(text) => (5, text.as_str()),
+        StoreError::Unusable { text, .. } => (7, text.as_str()),
         StoreError::TooLarge { what, size, limit } => {
             w.byte(6);
             w.text(what);
@@ -482,7 +483,11 @@ fn get_error(r: &mut Reader<'_>) -> Result<StoreError> {
                 limit: r.size("the error")?,
             });
         }
-        7.. => return Err(wrong("the error")),
+        7 => |text| StoreError::Unusable {
+            text,
+            hint: "`semel doctor`, run where the store is, says more",
+        },
+        8.. => return Err(wrong("the error")),
     };
     Ok(make(r.string("the error")?))
 }

@@ -204,7 +204,7 @@ async fn standing_is_kept(url: &str, empty: &str) {
         let Err(error) = refused else {
             panic!("a closed store began: {refused:?}");
         };
-        assert_eq!(error.code(), "store_unavailable");
+        assert_eq!(error.code(), "store_unusable");
         assert!(error.to_string().contains("sqlite:/elsewhere"), "{error}");
         let queued = engine
             .submit(request("queued"), semel::Queueing::nobody())

@@ -59,7 +59,7 @@ async fn refusal(engine: &Engine, token: &Token) -> Option<Refusal> {
 
 #[track_caller]
 fn is_refused<T: std::fmt::Debug>(answer: Result<T, Error>, said: &str) {
-    let Err(Error::Store(StoreError::Refused(text))) = &answer else {
+    let Err(Error::Store(StoreError::Unusable { text, .. })) = &answer else {
         panic!("it was not refused: {answer:?}");
     };
     assert!(text.contains(said), "{text}");

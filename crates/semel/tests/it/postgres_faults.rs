@@ -30,6 +30,7 @@ fn kind(error: &StoreError) -> (&'static str, &str) {
     match error {
         StoreError::Unavailable(text) => ("unavailable", text),
         StoreError::Refused(text) => ("refused", text),
+        StoreError::Unusable { text, .. } => ("unusable", text),
         StoreError::Corrupt(text) => ("corrupt", text),
         StoreError::Unknown(text) => ("unknown", text),
         StoreError::Unauthorized(text) => ("unauthorized", text),

@@ -512,9 +512,10 @@ fn failed(doing: &str, error: &rusqlite::Error) -> StoreError {
     let text = format!("cannot {doing}: {error}");
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt) => StoreError::Corrupt(text),
-        Some(ErrorCode::NotADatabase) => {
-            StoreError::Refused(format!("the file is not a SQLite database ({error})"))
-        }
+        Some(ErrorCode::NotADatabase) => StoreError::Unusable {
+            text: format!("the file is not a SQLite database ({error})"),
+            hint: "name another file with --store",
+        },
         Some(ErrorCode::DiskFull) => StoreError::Unavailable(format!("{text}: the disk is full")),
         Some(ErrorCode::DatabaseBusy) => {
             StoreError::Unavailable(format!("{text}; {}", busy(error)))

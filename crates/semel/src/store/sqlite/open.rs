@@ -104,7 +104,7 @@ fn refuse_foreign(file: &Path) -> Result<()> {
         return Ok(());
     };
     match Connection::open_with_flags(uri, flags).map(|looker| schema::check(&looker)) {
-        Ok(Err(refused @ StoreError::Refused(_))) => Err(refused),
+        Ok(Err(refused @ (StoreError::Refused(_) | StoreError::Unusable { .. }))) => Err(refused),
         Ok(_) | Err(_) => Ok(()),
     }
 }

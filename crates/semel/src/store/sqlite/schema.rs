@@ -173,10 +173,13 @@ pub(super) fn check_again(connection: &Connection) -> Result<()> {
 }
 
 fn newer(format: i64) -> StoreError {
-    StoreError::Refused(format!(
-        "the store has format {format}, made by a newer version of Semel; \
-         this version knows formats up to {FORMAT}"
-    ))
+    StoreError::Unusable {
+        text: format!(
+            "the store has format {format}, made by a newer version of Semel; \
+             this version knows formats up to {FORMAT}"
+        ),
+        hint: "use the version of Semel that made it, or a newer one",
+    }
 }
 
 /// Returns the format of the file, refusing what is not ours or newer than this version.
@@ -191,9 +194,10 @@ pub(super) fn check(connection: &Connection) -> Result<i64> {
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(|error| failed("read the store's schema", &error))?;
     if application != APPLICATION_ID && (application != 0 || format != 0 || tables != 0) {
-        return Err(StoreError::Refused(
-            "the file is a SQLite database, but not a Semel store".to_owned(),
-        ));
+        return Err(StoreError::Unusable {
+            text: "the file is a SQLite database, but not a Semel store".to_owned(),
+            hint: "name another file with --store",
+        });
     }
     if format > FORMAT {
         return Err(newer(format));

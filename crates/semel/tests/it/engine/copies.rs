@@ -62,10 +62,10 @@ async fn everything(engine: &Engine) -> Vec<Arc<Record>> {
 
 async fn is_refused(engine: &Engine, name: &str) {
     match engine.begin(request(name)).await {
-        Err(Error::Store(StoreError::Refused(text))) => {
+        Err(Error::Store(StoreError::Unusable { text, hint })) => {
             assert!(
-                text.contains("is a copy") && text.contains("semel restore"),
-                "{text}"
+                text.contains("is a copy") && hint.contains("semel restore"),
+                "{text}; {hint}"
             );
         }
         other => panic!("it was not refused: {other:?}"),
