@@ -14,7 +14,9 @@ use super::inject::Faults;
 use super::tally::{Happened, Tally};
 use super::wait::Waiters;
 use crate::error::{Error, Refusal, Result};
-use crate::store::{Change, Commit, Current, Expected, Guard, NewPayload, Store, StoreError};
+use crate::store::{
+    Change, Commit, Current, Expected, Guard, NewPayload, Store, StoreError, open_notes,
+};
 
 /// How often a command is decided anew before it is given up: each round lost means that another
 /// command won, so only a crowd on one key comes near.
@@ -319,9 +321,8 @@ impl Ledger {
 
     /// Says whether a process that an attempt started is provably alive.
     pub(crate) fn is_held(&self, subject: &Subject, fence: Fence) -> bool {
-        self.store
-            .notes()
-            .is_some_and(|directory| crate::hold::is_alive(&directory, &subject.hash, fence))
+        let directory = open_notes(&*self.store).ok().flatten();
+        directory.is_some_and(|directory| crate::hold::is_alive(&directory, &subject.hash, fence))
     }
 
     /// Says what must hold when the change is committed.

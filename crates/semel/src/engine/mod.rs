@@ -95,7 +95,7 @@ pub(crate) struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.replays.keep(self.ledger.store.notes());
+        self.replays.keep(&*self.ledger.store);
     }
 }
 

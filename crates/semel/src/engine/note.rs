@@ -1,9 +1,6 @@
 //! Notes of outcomes that the store could not take: synced files that the next open delivers.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read as _, Write as _};
 
 use semel_core::ledger::Command;
 use semel_core::ledger::codec::{decode_command, encode_command};
@@ -11,10 +8,14 @@ use semel_core::{Digest, KeyHash};
 
 use super::ledger::{Brought, Bytes, Ledger, Subject};
 use crate::error::Error;
-use crate::store::{Store, StoreError};
+use crate::owned::OwnedDirectory;
+use crate::store::{PAYLOAD_MAX, Store, StoreError, make_notes, open_notes};
 
 /// The most notes that one open delivers; the rest wait for the next one.
 const DELIVER_MAX: usize = 1_024;
+
+/// The most that is read of a note: the largest payload, and what stands around it.
+const BYTES_MAX: u64 = PAYLOAD_MAX as u64 + 64 * 1024;
 
 /// Keeps an outcome beside the store, synced.
 pub(crate) fn keep(
@@ -23,45 +24,46 @@ pub(crate) fn keep(
     command: &Command,
     brought: &Brought,
 ) -> io::Result<()> {
-    let directory = store
-        .notes()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "the store keeps no notes"))?;
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&directory)?;
+    let directory = make_notes(store)?;
     let bytes = encode(subject, command, brought);
     let name = Digest::of(&bytes).hex();
-    let unfinished = directory.join(format!("{name}.part"));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&unfinished)?;
+    let unfinished = format!("{name}.part");
+    // A process that was killed while it wrote the same note has left its beginning.
+    match directory.remove(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = directory.make_file(&unfinished)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
-    std::fs::rename(&unfinished, directory.join(format!("{name}.note")))?;
-    File::open(&directory)?.sync_all()
+    directory.rename(&unfinished, &format!("{name}.note"))?;
+    directory.sync()
 }
 
 /// Delivers what earlier processes could not store, as late reports.
+///
+/// A note reports what its own attempt learned, and nothing else: any other command that lies there is
+/// left, and `semel doctor` counts it. So is everything in a directory that another user controls.
 pub(crate) async fn deliver(ledger: &Ledger) -> Result<usize, StoreError> {
-    let Some(directory) = ledger.store.notes() else {
+    let Ok(Some(directory)) = open_notes(&*ledger.store) else {
         return Ok(0);
     };
     let mut delivered = 0;
-    for path in waiting(&directory) {
-        let Some((subject, command, brought)) =
-            std::fs::read(&path).ok().and_then(|bytes| decode(&bytes))
+    for name in waiting(&directory) {
+        let Some((subject, command, brought)) = read(&directory, &name)
+            .ok()
+            .and_then(|bytes| decode(&bytes))
         else {
             // Damaged, or taken by another process meanwhile: it is left for a person to look at.
             continue;
         };
+        if !is_report_of_an_attempt(&command) {
+            continue;
+        }
         match ledger.apply(&subject, None, &command, &brought).await {
             // Refused or accepted, the ledger has heard it.
             Ok(_) | Err(Error::Refused(_)) => {
-                remove(&path).map_err(|error| {
+                remove(&directory, &name).map_err(|error| {
                     StoreError::Unavailable(format!("a delivered note cannot be removed: {error}"))
                 })?;
                 delivered += 1;
@@ -76,23 +78,43 @@ pub(crate) async fn deliver(ledger: &Ledger) -> Result<usize, StoreError> {
     Ok(delivered)
 }
 
-fn waiting(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory)
-        .into_iter()
-        .flatten()
-        .filter_map(Result::ok);
-    let notes = entries.map(|entry| entry.path());
-    let mut notes: Vec<_> = notes
-        .filter(|path| path.extension().is_some_and(|e| e == "note"))
-        .take(DELIVER_MAX)
-        .collect();
+/// Says whether a command is what a note may hold: the verdict of a named attempt. Anything else would
+/// let a file beside the store act as an operator or a caller.
+const fn is_report_of_an_attempt(command: &Command) -> bool {
+    match command {
+        Command::Settle(_) => true,
+        Command::Submit(_)
+        | Command::Begin(_)
+        | Command::Renew(_)
+        | Command::Expire(_)
+        | Command::Resolve(_)
+        | Command::Retry(_)
+        | Command::Cancel(_)
+        | Command::Forget(_)
+        | Command::Bury(_)
+        | Command::Drop(_)
+        | Command::Deliver(_)
+        | Command::Adopt(_)
+        | Command::Breaker(_) => false,
+    }
+}
+
+fn waiting(directory: &OwnedDirectory) -> Vec<String> {
+    let mut notes = directory.names(DELIVER_MAX, |name| name.ends_with(".note"));
     // A directory lists its files in any order; delivering them must not depend on it.
     notes.sort();
     notes
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
+fn read(directory: &OwnedDirectory, name: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    let file = directory.read_file(name)?;
+    file.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn remove(directory: &OwnedDirectory, name: &str) -> io::Result<()> {
+    match directory.remove(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
     }

@@ -19,7 +19,7 @@ use super::renew::Renewal;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::receipt::{Receipt, policy_kept};
-use crate::store::{Chunk, Current, Place, StoreError};
+use crate::store::{Chunk, Current, Place, StoreError, make_notes};
 
 /// The right to act once, until its deadline.
 ///
@@ -208,13 +208,8 @@ impl Permit {
     /// # Errors
     /// Fails when the lock's file cannot be made, or the store has no directory for it.
     pub fn hold(&self) -> std::io::Result<Hold> {
-        let directory = self.held.inner.ledger.store.notes().ok_or_else(|| {
-            std::io::Error::new(
-                std::io::ErrorKind::Unsupported,
-                "the store has no directory",
-            )
-        })?;
-        Hold::take(&directory, &self.held.subject.hash, self.held.fence)
+        let directory = make_notes(&*self.held.inner.ledger.store)?;
+        Hold::take(directory, &self.held.subject.hash, self.held.fence)
     }
 
     /// Stores the next pieces of what the action produces, before it ends.

@@ -6,6 +6,7 @@ use super::ledger::{Applied, Brought, Ledger, Subject};
 use crate::error::Result;
 use crate::hold;
 use crate::remote::{RemoteStore, Told};
+use crate::store::open_notes;
 
 impl Ledger {
     /// Has a command carried out where the store is.
@@ -40,7 +41,8 @@ impl Ledger {
         if begin.sighting.is_some() {
             return None;
         }
-        let fence = hold::newest_alive(&self.store.notes()?, &subject.hash)?;
+        let directory = open_notes(&*self.store).ok()??;
+        let fence = hold::newest_alive(&directory, &subject.hash)?;
         let sighting = Some(Sighting { fence, alive: true });
         Some(Command::Begin(Begin {
             sighting,

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::ledger::{Brought, Subject};
 use super::{Engine, Inner};
 use crate::error::{Error, Result};
-use crate::store::{Pass, Progress, Query, StoreError};
+use crate::store::{Pass, Progress, Query, StoreError, open_notes};
 
 /// How many running operations one sweep looks at.
 const RUNNING_MAX: usize = 1_000;
@@ -115,7 +115,7 @@ impl Inner {
 
     /// Puts in order what lies beside the store on this machine.
     fn tidy_notes(&self) {
-        if let Some(directory) = self.ledger.store.notes() {
+        if let Ok(Some(directory)) = open_notes(&*self.ledger.store) {
             crate::hold::tidy(&directory, std::time::SystemTime::now());
         }
     }

@@ -18,6 +18,7 @@ pub(crate) mod transaction;
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub use self::sizes::{SIZE_CLASSES, Sizes};
 pub use self::standing::{Moved, Origin, Stage, Standing};
 #[cfg(any(feature = "postgres", feature = "remote"))]
 pub(crate) use self::state::state_directory;
+pub use crate::owned::FileOwner;
+use crate::owned::OwnedDirectory;
 
 /// An answer that may take a while.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -186,6 +189,11 @@ pub trait Store: Send + Sync + Debug {
     /// Returns a directory beside the store where notes of unstored outcomes can wait.
     fn notes(&self) -> Option<PathBuf>;
 
+    /// Returns the user to whom the notes and their directory must belong.
+    fn notes_owner(&self) -> FileOwner {
+        FileOwner::this_process()
+    }
+
     /// Writes a consistent copy of the whole store into a new file, while others go on. The copy
     /// may only be read until it is adopted.
     fn backup(&self, to: PathBuf) -> Pending<'_, Result<()>> {
@@ -273,6 +281,31 @@ pub trait Store: Send + Sync + Debug {
         let _nowhere = (id, at);
         Box::pin(async { Err(keeps_no_tokens()) })
     }
+}
+
+/// Opens the directory of a store's notes; `None` when there is none.
+///
+/// # Errors
+/// Fails when it belongs to another user, or every user may write it.
+pub(crate) fn open_notes(store: &dyn Store) -> io::Result<Option<OwnedDirectory>> {
+    match store.notes() {
+        Some(path) => OwnedDirectory::open(&path, store.notes_owner()),
+        None => Ok(None),
+    }
+}
+
+/// Opens the directory of a store's notes, and makes it where there is none.
+///
+/// # Errors
+/// As [`open_notes`]; and when the store keeps no notes.
+pub(crate) fn make_notes(store: &dyn Store) -> io::Result<OwnedDirectory> {
+    let path = store.notes().ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the store has no directory for notes",
+        )
+    })?;
+    OwnedDirectory::make(&path, store.notes_owner())
 }
 
 fn keeps_no_tokens() -> StoreError {

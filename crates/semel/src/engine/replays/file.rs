@@ -9,16 +9,18 @@
 //! Money is in millionths. Earlier versions kept two numbers in a file of their own, which is added in.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use semel_core::{Currency, Label, Money};
 use serde::{Deserialize, Serialize};
 
 use super::sums::{SAVERS_MAX, Saved, Saver, Sums};
+use crate::owned::OwnedDirectory;
+
+/// The name of the file.
+const NAME: &str = "saved";
 
 /// What this version reads and writes. A file of a later one is left alone.
 const VERSION: u32 = 1;
@@ -45,18 +47,8 @@ struct Line {
 }
 
 /// Adds to what is kept in a directory.
-pub(super) fn add(directory: &Path, sums: &Sums) -> io::Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(place(directory))?;
+pub(super) fn add(directory: &OwnedDirectory, sums: &Sums) -> io::Result<()> {
+    let mut file = directory.open_file(NAME)?;
     file.lock()?;
     let mut all = parse(&text(&mut file)?)?;
     all.add_all(sums);
@@ -67,9 +59,9 @@ pub(super) fn add(directory: &Path, sums: &Sums) -> io::Result<()> {
 }
 
 /// Reads what is kept in a directory; what cannot be read is nothing.
-pub(super) fn read(directory: &Path) -> Sums {
+pub(super) fn read(directory: &OwnedDirectory) -> Sums {
     let kept = || {
-        let mut file = File::open(place(directory))?;
+        let mut file = directory.read_file(NAME)?;
         file.lock_shared()?;
         parse(&text(&mut file)?)
     };
@@ -78,10 +70,6 @@ pub(super) fn read(directory: &Path) -> Sums {
         sums.add(&Saver::other(), &earlier);
     }
     sums
-}
-
-fn place(directory: &Path) -> PathBuf {
-    directory.join("saved")
 }
 
 fn text(file: &mut File) -> io::Result<String> {
@@ -157,8 +145,8 @@ impl Line {
 }
 
 /// Reads what earlier versions kept: how many, and how many microseconds.
-fn earlier(directory: &Path) -> io::Result<Saved> {
-    let mut file = File::open(directory.join("replays"))?;
+fn earlier(directory: &OwnedDirectory) -> io::Result<Saved> {
+    let mut file = directory.read_file("replays")?;
     file.lock_shared()?;
     let mut number = || {
         let mut bytes = [0; 8];
@@ -175,6 +163,17 @@ fn earlier(directory: &Path) -> io::Result<Saved> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::path::{Path, PathBuf};
+
+    fn place(directory: &Path) -> PathBuf {
+        directory.join(NAME)
+    }
+
+    fn open(directory: &tempfile::TempDir) -> OwnedDirectory {
+        let owner = crate::owned::FileOwner::this_process();
+        OwnedDirectory::make(directory.path(), owner).expect("it is ours")
+    }
 
     fn sums(lines: &[(&str, Option<&str>, u64)]) -> Sums {
         let mut sums = Sums::default();
@@ -196,8 +195,8 @@ mod tests {
     fn what_is_kept_is_read_as_it_was() {
         let directory = tempfile::tempdir().expect("a directory");
         let all = sums(&[("proxy", Some("http://a \"b\""), 3), ("run", None, 1)]);
-        add(directory.path(), &all).expect("it is kept");
-        assert_eq!(read(directory.path()), all);
+        add(&open(&directory), &all).expect("it is kept");
+        assert_eq!(read(&open(&directory)), all);
         let text = std::fs::read_to_string(place(directory.path())).expect("it is text");
         assert_eq!(text.lines().count(), 3, "{text}");
         assert!(
@@ -216,10 +215,10 @@ mod tests {
             "{\"door\":\"x\",\"calls\":1,\"micros\":1}\n{\"do"
         );
         std::fs::write(place(directory.path()), text).expect("it is written");
-        assert_eq!(read(directory.path()), all);
-        add(directory.path(), &all).expect("it is kept");
+        assert_eq!(read(&open(&directory)), all);
+        add(&open(&directory), &all).expect("it is kept");
         assert_eq!(
-            read(directory.path()),
+            read(&open(&directory)),
             sums(&[("run", None, 1), ("run", None, 1)])
         );
     }
@@ -235,9 +234,9 @@ mod tests {
             ..Saved::default()
         };
         let mut all = sums(&[("run", None, 1)]);
-        add(directory.path(), &all).expect("it is kept");
+        add(&open(&directory), &all).expect("it is kept");
         all.add(&Saver::other(), &earlier);
-        assert_eq!(read(directory.path()), all);
+        assert_eq!(read(&open(&directory)), all);
     }
 
     #[test]
@@ -245,11 +244,11 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let later = "{\"semel_saved\":2,\"lines\":0}\n";
         std::fs::write(place(directory.path()), later).expect("it is written");
-        add(directory.path(), &sums(&[("run", None, 1)])).expect_err("it is another's");
+        add(&open(&directory), &sums(&[("run", None, 1)])).expect_err("it is another's");
         let text = std::fs::read_to_string(place(directory.path())).expect("it is text");
         assert_eq!(text, later);
         std::fs::write(place(directory.path()), [0; 40]).expect("it is written");
-        add(directory.path(), &sums(&[("run", None, 1)])).expect("it is kept");
-        assert_eq!(read(directory.path()), sums(&[("run", None, 1)]));
+        add(&open(&directory), &sums(&[("run", None, 1)])).expect("it is kept");
+        assert_eq!(read(&open(&directory)), sums(&[("run", None, 1)]));
     }
 }

@@ -6,7 +6,7 @@
 mod file;
 mod sums;
 
-use std::path::PathBuf;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use tokio::sync::Notify;
 use self::sums::Sums;
 pub use self::sums::{Replayed, Saved, Saver};
 use super::{Engine, Inner};
+use crate::owned::OwnedDirectory;
+use crate::store::{Store, make_notes, open_notes};
 
 /// How long the counts of a process that lives on gather before they are put into the file: soon enough for whoever
 /// looks what was just saved.
@@ -28,7 +30,7 @@ pub(super) async fn run(inner: Weak<Inner>, counted: Arc<Notify>) {
         counted.notified().await;
         tokio::time::sleep(GATHERING).await;
         let Some(inner) = inner.upgrade() else { return };
-        inner.replays.keep(inner.ledger.store.notes());
+        inner.replays.keep(&*inner.ledger.store);
     }
 }
 
@@ -62,13 +64,17 @@ impl Replays {
     }
 
     /// Puts the counts into the file; what cannot be put there is counted again the next time.
-    pub(super) fn keep(&self, directory: Option<PathBuf>) {
+    pub(super) fn keep(&self, store: &dyn Store) {
+        self.keep_in(|| make_notes(store));
+    }
+
+    fn keep_in(&self, open: impl FnOnce() -> io::Result<OwnedDirectory>) {
         let waiting = std::mem::take(&mut self.counted().waiting);
         if waiting.is_empty() {
             return;
         }
-        let kept = directory.is_some_and(|directory| file::add(&directory, &waiting).is_ok());
-        if !kept {
+        let kept = open().and_then(|directory| file::add(&directory, &waiting));
+        if kept.is_err() {
             self.counted().waiting.add_all(&waiting);
         }
     }
@@ -78,12 +84,14 @@ impl Engine {
     /// Returns what was saved by answers of this store that were given again on this machine, as far as known.
     #[must_use]
     pub fn replayed(&self) -> Replayed {
-        match self.inner.ledger.store.notes() {
-            Some(directory) => {
-                self.inner.replays.keep(Some(directory.clone()));
-                file::read(&directory).into()
-            }
-            None => self.replayed_here(),
+        let store = &*self.inner.ledger.store;
+        if store.notes().is_none() {
+            return self.replayed_here();
+        }
+        self.inner.replays.keep(store);
+        match open_notes(store) {
+            Ok(Some(directory)) => file::read(&directory).into(),
+            Ok(None) | Err(_) => Replayed::default(),
         }
     }
 
@@ -113,9 +121,16 @@ pub(crate) fn took(record: &Record) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use semel_core::Label;
 
     use super::*;
+    use crate::owned::FileOwner;
+
+    fn notes(path: &Path) -> io::Result<OwnedDirectory> {
+        OwnedDirectory::make(path, FileOwner::this_process())
+    }
 
     fn run() -> Saver {
         Saver::new(Label::new("run").expect("a word"), None)
@@ -133,10 +148,10 @@ mod tests {
             let replays = Replays::default();
             replays.add(&run(), &once(2));
             replays.add(&run(), &once(3));
-            replays.keep(Some(path.clone()));
-            replays.keep(Some(path.clone()));
+            replays.keep_in(|| notes(&path));
+            replays.keep_in(|| notes(&path));
         }
-        let read = Replayed::from(file::read(&path));
+        let read = Replayed::from(file::read(&notes(&path).expect("it opens")));
         assert_eq!((read.all.calls, read.all.time.as_millis()), (6, 15));
     }
 
@@ -145,9 +160,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let replays = Replays::default();
         replays.add(&run(), &once(1));
-        replays.keep(Some(PathBuf::from("/proc/nowhere")));
-        replays.keep(Some(directory.path().to_path_buf()));
-        let read = Replayed::from(file::read(directory.path()));
+        replays.keep_in(|| notes(Path::new("/proc/nowhere")));
+        replays.keep_in(|| notes(directory.path()));
+        let read = Replayed::from(file::read(&notes(directory.path()).expect("it opens")));
         assert_eq!(read.all.calls, 1);
     }
 }

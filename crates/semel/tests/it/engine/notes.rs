@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel::core::ledger::codec::encode_command;
-use semel::core::ledger::{Command, Event, Settle, StateKind};
+use semel::core::ledger::{
+    Adopt, Command, Event, Expire, Order, Resolution, Resolve, Settle, StateKind,
+};
 use semel::core::{Digest, KeyHash, Verdict};
 use semel::store::PAYLOAD_MAX;
-use semel::{Admission, Effect, Engine, Error, Namespace, Outcome, Payload, Request};
+use semel::{Admission, Effect, Engine, Error, Label, Namespace, Outcome, Payload, Request};
 use tokio::time::Instant;
 
 use super::actions::in_doubt;
@@ -201,6 +203,59 @@ async fn a_note_that_no_store_takes_stops_nobody_and_stays_for_a_person() {
     drop(permit);
     until(&again, &key("order-7"), StateKind::Doubtful).await;
     clean(&again).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn note_that_is_no_report_of_an_attempt_is_left_and_changes_nothing() {
+    let world = World::sqlite();
+    let engine = world.engine().await;
+    let permit = permit(&engine, order().lease(lease(1))).await;
+    drop(permit);
+    until(&engine, &key("order-7"), StateKind::Doubtful).await;
+    let (namespace, key) = (Namespace::default(), key("order-7"));
+    let record = engine.load(&namespace, &key).await.expect("it loads");
+    let record = record.expect("it is there");
+    let by = Label::new("mallory").expect("a word");
+    let by_order = || Order {
+        version: record.version(),
+        by: by.clone(),
+        note: None,
+    };
+    let outcome = Outcome {
+        ok: true,
+        effect: Effect::Created,
+        payload: None,
+    };
+    let commands = [
+        Command::Resolve(Resolve {
+            order: by_order(),
+            resolution: Resolution::Done(outcome),
+        }),
+        Command::Resolve(Resolve {
+            order: by_order(),
+            resolution: Resolution::NotDone,
+        }),
+        Command::Retry(by_order()),
+        Command::Cancel(by_order()),
+        Command::Forget(by_order()),
+        Command::Adopt(Adopt {
+            fence_step: 1,
+            by: by.clone(),
+        }),
+        Command::Expire(Expire { gone: None }),
+    ];
+    let directory = world.store.notes().expect("SQLite keeps notes");
+    std::fs::create_dir_all(&directory).expect("it is made");
+    let hash = KeyHash::of(&namespace, &key);
+    for (number, command) in commands.iter().enumerate() {
+        let path = directory.join(format!("{number}.note"));
+        std::fs::write(path, note(hash, command, b"")).expect("it is written");
+    }
+    let end = engine.last_entry().await.expect("the log has an end");
+    let again = engine_on(world.another()).await;
+    assert_eq!(notes(&world).len(), commands.len(), "all are left");
+    let after = again.last_entry().await.expect("the log has an end");
+    assert_eq!(after, end, "nothing was accepted");
 }
 
 #[tokio::test(start_paused = true)]
