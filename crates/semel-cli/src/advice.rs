@@ -31,9 +31,7 @@ pub(crate) fn next_step(context: &Context, engine: &Engine, found: &Found) -> Op
         StateKind::Failed => Some(format!("{} lets it run again", command(&["retry"]))),
         StateKind::Running => {
             let attempt = found.operation()?.latest()?;
-            let holder = attempt.holder.as_ref();
-            let gone = holder.is_some_and(semel::holder::is_gone)
-                && !engine.is_held(&found.namespace, &found.key, attempt.fence);
+            let gone = engine.is_gone(&found.namespace, &found.key, attempt);
             Some(if gone {
                 format!("its process is gone; {}", resolve())
             } else {

@@ -189,8 +189,8 @@ impl Clerk<'_> {
         let Some((operation, attempt)) = running.and_then(|it| Some((it, it.latest()?))) else {
             return Ok(found.clone());
         };
-        let holder = attempt.holder.as_ref();
-        if !holder.is_some_and(semel::holder::is_gone) || self.is_held(found, attempt) {
+        let (namespace, key) = (&found.namespace, &found.key);
+        if !self.engine.is_gone(namespace, key, attempt) {
             let until = operation.lease_until();
             let mut failure = refused(found, Rejection::InFlight { until });
             failure.message = format!(
@@ -235,7 +235,9 @@ impl Clerk<'_> {
                 liveness::lease(attempt, found.now)
             ));
         }
-        let acting = liveness::may_act(&judged, found.now, |attempt| self.is_held(found, attempt));
+        let (namespace, key) = (&found.namespace, &found.key);
+        let held = |attempt: &Attempt| self.engine.may_be_held(namespace, key, attempt.fence);
+        let acting = liveness::may_act(&judged, found.now, held);
         let Some(attempt) = acting.first().filter(|_| !yes) else {
             return Ok(());
         };

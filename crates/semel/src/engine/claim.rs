@@ -193,9 +193,7 @@ impl Claim {
             .begin
             .sighting
             .is_some_and(|sighting| sighting.fence == attempt.fence);
-        let gone = !said
-            && attempt.holder.as_ref().is_some_and(crate::holder::is_gone)
-            && !self.inner.ledger.is_held(&self.subject, attempt.fence);
+        let gone = !said && self.inner.ledger.is_gone(&self.subject, attempt);
         gone.then_some(Sighting {
             fence: attempt.fence,
             alive: false,

@@ -325,6 +325,22 @@ impl Ledger {
         directory.is_some_and(|directory| crate::hold::is_alive(&directory, &subject.hash, fence))
     }
 
+    /// Says whether a process that an attempt started may be alive.
+    pub(crate) fn may_be_held(&self, subject: &Subject, fence: Fence) -> bool {
+        match open_notes(&*self.store) {
+            Ok(Some(directory)) => crate::hold::may_be_alive(&directory, &subject.hash, fence),
+            Ok(None) => false,
+            // What this process may not look into proves nothing.
+            Err(_) => true,
+        }
+    }
+
+    /// Says whether both the process that holds an attempt and what it started are provably gone.
+    pub(crate) fn is_gone(&self, subject: &Subject, attempt: &Attempt) -> bool {
+        attempt.holder.as_ref().is_some_and(crate::holder::is_gone)
+            && !self.may_be_held(subject, attempt.fence)
+    }
+
     /// Says what must hold when the change is committed.
     async fn guard(
         &self,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use semel_core::ledger::{
-    Command, Expire, Fence, Order, Record, Reply, Resolution, Resolve, Version,
+    Attempt, Command, Expire, Fence, Order, Record, Reply, Resolution, Resolve, Version,
 };
 use semel_core::{Effect, Key, Label, Namespace, Note, Outcome, Payload};
 
@@ -50,6 +50,21 @@ impl Engine {
         self.inner.ledger.is_held(&subject, fence)
     }
 
+    /// Says whether a process that an attempt started may be alive. Where this user may not look, it
+    /// may be.
+    #[must_use]
+    pub fn may_be_held(&self, namespace: &Namespace, key: &Key, fence: Fence) -> bool {
+        let subject = Subject::new(namespace, key);
+        self.inner.ledger.may_be_held(&subject, fence)
+    }
+
+    /// Says whether the process that holds an attempt, and what it started, are provably gone.
+    #[must_use]
+    pub fn is_gone(&self, namespace: &Namespace, key: &Key, attempt: &Attempt) -> bool {
+        let subject = Subject::new(namespace, key);
+        self.inner.ledger.is_gone(&subject, attempt)
+    }
+
     /// Stores the doubt of a running operation whose holder is provably gone, so that it can be
     /// resolved before the lease ends; returns what is stored then.
     ///
@@ -69,9 +84,7 @@ impl Engine {
             .and_then(|operation| {
                 operation.lease_until()?;
                 let attempt = operation.latest()?;
-                let holder = attempt.holder.as_ref()?;
-                let gone =
-                    crate::holder::is_gone(holder) && !ledger.is_held(&subject, attempt.fence);
+                let gone = ledger.is_gone(&subject, attempt);
                 gone.then_some(attempt.fence)
             });
         let current = if gone.is_some() {

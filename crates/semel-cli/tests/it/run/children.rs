@@ -68,24 +68,6 @@ fn a_child_that_outlives_its_wrapper_is_not_joined_by_another_where_doubts_are_r
     assert_eq!(sandbox.effects("runs"), 2);
 }
 
-/// Leaves the namespaces of this machine, as a user or, where that is not allowed, as root.
-fn unshare(sandbox: &Sandbox) -> Command {
-    for user in [&["--user", "--map-root-user"][..], &[]] {
-        let mut command = Command::new("unshare");
-        sandbox.bare(&mut command);
-        command.args(user);
-        let mut tried = Command::new("unshare");
-        tried
-            .args(user)
-            .args(["--mount", "true"])
-            .stderr(std::process::Stdio::null());
-        if tried.status().expect("unshare runs").success() {
-            return command;
-        }
-    }
-    panic!("namespaces cannot be left here: allow user namespaces, or run the tests as root");
-}
-
 #[test]
 fn a_child_in_another_container_is_seen_by_its_lock() {
     let sandbox = Sandbox::new();
@@ -96,7 +78,7 @@ fn a_child_in_another_container_is_seen_by_its_lock() {
     });
     // Another process-id namespace: no process of ours can be seen from there.
     let look = || {
-        let mut unshare = unshare(&sandbox);
+        let mut unshare = sandbox.unshare();
         unshare.args(["--pid", "--fork", "--mount-proc"]);
         unshare.args([
             env!("CARGO_BIN_EXE_semel"),
@@ -134,7 +116,7 @@ fn after_a_reboot_the_lease_decides() {
     )
     .expect("it can be written");
     let after_reboot = || {
-        let mut unshare = unshare(&sandbox);
+        let mut unshare = sandbox.unshare();
         let script = "mount --bind boot_id /proc/sys/kernel/random/boot_id && exec \"$@\"";
         unshare.args(["--mount", "sh", "-c", script, "sh"]);
         unshare.args([

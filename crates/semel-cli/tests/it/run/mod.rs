@@ -8,6 +8,7 @@ mod crashes;
 mod crowds;
 mod doubts;
 mod ensure;
+mod hidden;
 mod signals;
 
 use std::fs;
@@ -55,6 +56,24 @@ impl Sandbox {
             )
             .current_dir(self.root())
             .stdin(Stdio::null());
+    }
+
+    /// Leaves the namespaces of this machine, as a user or, where that is not allowed, as root.
+    pub(crate) fn unshare(&self) -> Command {
+        for user in [&["--user", "--map-root-user"][..], &[]] {
+            let mut command = Command::new("unshare");
+            self.bare(&mut command);
+            command.args(user);
+            let mut tried = Command::new("unshare");
+            tried
+                .args(user)
+                .args(["--mount", "true"])
+                .stderr(Stdio::null());
+            if tried.status().expect("unshare runs").success() {
+                return command;
+            }
+        }
+        panic!("namespaces cannot be left here: allow user namespaces, or run the tests as root");
     }
 
     /// Runs `semel` with these words.

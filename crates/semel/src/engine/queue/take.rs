@@ -354,8 +354,7 @@ impl Inner {
     /// Returns the attempt whose worker is provably gone, and its command too.
     fn gone(&self, subject: &Subject, operation: &Operation) -> Option<Fence> {
         let attempt = operation.latest()?;
-        let is_gone = attempt.holder.as_ref().is_some_and(crate::holder::is_gone)
-            && !self.ledger.is_held(subject, attempt.fence);
+        let is_gone = self.ledger.is_gone(subject, attempt);
         is_gone.then_some(attempt.fence)
     }
 
