@@ -67,6 +67,7 @@ pub use semel_core::{
     Outcome, Payload, Policy, Priority, Probe, Redactor, Retention, Scope, Timestamp, Token,
     TokenId, TokenRecord,
 };
+pub use store::CopyPolicy;
 pub use store::group::together;
 pub use time_limit::within;
 

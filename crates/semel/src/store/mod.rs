@@ -32,7 +32,7 @@ use tokio::sync::mpsc;
 
 pub use self::line::{WAITING_MAX, Waiting};
 pub use self::sizes::{SIZE_CLASSES, Sizes};
-pub use self::standing::{Moved, Origin, Stage, Standing};
+pub use self::standing::{CopyPolicy, Moved, Origin, Stage, Standing};
 #[cfg(any(feature = "postgres", feature = "remote"))]
 pub(crate) use self::state::state_directory;
 pub use crate::owned::FileOwner;

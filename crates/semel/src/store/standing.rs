@@ -10,8 +10,43 @@ pub enum Standing {
     Open,
     /// It is a copy that nobody has adopted: it may be read.
     Copy,
+    /// Its file was copied from another one by means other than Semel's, and nobody has adopted it: it may
+    /// be read.
+    Copied {
+        /// Where the file was that the store was made in, or last renamed to.
+        from: String,
+    },
     /// The ledger has moved: attempts may report, and nothing may begin.
     Closed(Moved),
+}
+
+/// What becomes of a store whose file was copied by means other than Semel's (`cp`, `rsync`, an image).
+///
+/// The copy does not know what the original has begun since, so both would run the same keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyPolicy {
+    /// It may only be read, until `semel restore` or [`Engine::adopt`](crate::Engine::adopt).
+    #[default]
+    Refuse,
+    /// It is adopted when it is opened: every fence is raised, and operations that ran are in doubt.
+    Adopt,
+    /// It is used as it is; nothing is compared or remembered.
+    Ignore,
+}
+
+impl CopyPolicy {
+    /// All policies.
+    pub const ALL: [Self; 3] = [Self::Refuse, Self::Adopt, Self::Ignore];
+
+    /// Returns its name in settings.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Adopt => "adopt",
+            Self::Ignore => "ignore",
+        }
+    }
 }
 
 /// Where a ledger has moved to.
@@ -114,9 +149,28 @@ pub(super) fn only_read() -> StoreError {
         text: "the store is a copy, and what the original has begun since cannot be known: it can only be \
                read"
             .to_owned(),
-        hint: "`semel restore` (without a file) adopts it, if the original is no longer used; \
-               `semel list` reads it as it is",
+        hint: ADOPT,
     }
+}
+
+/// Says that a file which was copied may only be read.
+pub(super) fn file_was_copied(from: &str) -> StoreError {
+    StoreError::Unusable {
+        text: format!(
+            "the file is a copy of the store that was at {from}, and what the original has begun since \
+             cannot be known: it can only be read"
+        ),
+        hint: ADOPT,
+    }
+}
+
+/// How to go on with a copy.
+const ADOPT: &str = "`semel restore` (without a file) adopts it, if the original is no longer used; \
+                     `semel list` reads it as it is";
+
+/// Says that there is nothing to adopt.
+pub(super) fn not_adoptable() -> StoreError {
+    StoreError::Refused("the store is no copy: there is nothing to adopt".to_owned())
 }
 
 /// Says that a store cannot become a copy, as it has a ledger of its own.

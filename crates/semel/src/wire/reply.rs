@@ -420,7 +420,7 @@ fn get_rejection(r: &mut Reader<'_>) -> Result<Rejection> {
 fn put_standing(w: &mut Writer, standing: &Standing) {
     match standing {
         Standing::Open => w.byte(0),
-        Standing::Copy => w.byte(1),
+        Standing::Copy | Standing::Copied { .. } => w.byte(1),
         Standing::Closed(moved) => {
             w.byte(2);
             w.text(&moved.to);

@@ -42,7 +42,9 @@ impl Plan {
                 end: 0,
                 stage: Stage::Filling,
             },
-            (Standing::Copy, None) => return refused("the target is a copy of another ledger"),
+            (Standing::Copy, None) | (Standing::Copied { .. }, _) => {
+                return refused("the target is a copy of another ledger");
+            }
             (Standing::Open | Standing::Closed(_), _) => {
                 return refused(
                     "the target is not empty: a ledger is copied into a new store only",
@@ -50,7 +52,7 @@ impl Plan {
             }
         };
         match (closed, snapshot) {
-            (Standing::Copy, false) => refused(
+            (Standing::Copy | Standing::Copied { .. }, false) => refused(
                 "the source is a copy that nobody has adopted: `semel restore` makes it a store, \
                  and --snapshot copies it as it is",
             ),
@@ -65,7 +67,10 @@ impl Plan {
             (Standing::Open | Standing::Closed(_), true) if origin.stage == Stage::Adopting => {
                 refused("the ledger is being moved to the target: go on without --snapshot")
             }
-            (Standing::Open | Standing::Copy | Standing::Closed(_), _) => Ok(Self::Go(origin)),
+            (
+                Standing::Open | Standing::Copy | Standing::Copied { .. } | Standing::Closed(_),
+                _,
+            ) => Ok(Self::Go(origin)),
         }
     }
 }

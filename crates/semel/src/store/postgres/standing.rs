@@ -66,7 +66,7 @@ pub(super) async fn become_copy(pool: &Arc<Pool>, horizon: &Horizon) -> Result<(
             change(pool, doing, sql, &[]).await?;
             Err(not_empty())
         }
-        (Standing::Open | Standing::Closed(_), _) => Err(not_empty()),
+        (Standing::Open | Standing::Copied { .. } | Standing::Closed(_), _) => Err(not_empty()),
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn close(pool: &Arc<Pool>, horizon: &Horizon, moved: &Moved) ->
     horizon.end(pool).await?;
     match standing(pool).await? {
         Standing::Closed(_) => Ok(()),
-        Standing::Open | Standing::Copy => Err(only_read()),
+        Standing::Open | Standing::Copy | Standing::Copied { .. } => Err(only_read()),
     }
 }
 

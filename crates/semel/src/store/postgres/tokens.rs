@@ -65,8 +65,10 @@ impl Tokens<'_> {
         }
         match standing(self.pool).await? {
             Standing::Closed(moved) if !self.filling => Err(Moved::refusal(&moved.to)),
-            Standing::Copy if !self.filling => Err(only_read()),
-            Standing::Open | Standing::Closed(_) | Standing::Copy => Ok(false),
+            Standing::Copy | Standing::Copied { .. } if !self.filling => Err(only_read()),
+            Standing::Open | Standing::Closed(_) | Standing::Copy | Standing::Copied { .. } => {
+                Ok(false)
+            }
         }
     }
 

@@ -115,7 +115,7 @@ mod tests {
         let path = directory.path().join("store");
         std::fs::write(&path, []).expect("an empty file is made");
         let mut writer = open::connect(&path, open::Role::Write).expect("it opens");
-        schema::migrate(&mut writer).expect("the tables are made");
+        schema::migrate(&mut writer, None).expect("the tables are made");
         writer
             .pragma_update(None, "wal_autocheckpoint", 0)
             .expect("the writer leaves it to others");

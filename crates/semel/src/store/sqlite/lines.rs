@@ -206,7 +206,7 @@ mod tests {
     /// A hundred lanes of three priorities, each with so many tasks that are due and as many that are put off.
     fn filled(tasks: i64) -> Connection {
         let mut connection = Connection::open_in_memory().expect("it opens");
-        schema::migrate(&mut connection).expect("it is a store");
+        schema::migrate(&mut connection, None).expect("it is a store");
         connection
             .execute(
                 "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n + 1 < ?2)

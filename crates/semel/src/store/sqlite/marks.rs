@@ -1,8 +1,11 @@
 //! Small things that a store remembers by name.
 
+use std::path::Path;
+
 use rusqlite::{Connection, OptionalExtension};
 
 use super::failed;
+use super::files::{CopyCheck, FileMark};
 use super::seal::{seal, unseal};
 use crate::store::{Moved, Result, Standing, StoreError};
 
@@ -21,6 +24,9 @@ pub(super) const MOVED: &str = "moved";
 /// What the store was copied from, and how far.
 pub(super) const ORIGIN: &str = "origin";
 
+/// Which file the store is in, so that a copy of the file is noticed.
+pub(super) const FILE: &str = "file";
+
 /// A number unlike that of any other store; set when it is first asked for.
 pub(super) const ID: &str = "id";
 
@@ -35,14 +41,46 @@ pub(super) fn put(connection: &Connection, marks: Marks) -> Result<()> {
     })
 }
 
-/// Reads what may be done with the store.
-pub(super) fn standing(connection: &Connection) -> Result<Standing> {
+/// Reads what may be done with the store, which lies in the file that `check` is about.
+pub(super) fn standing(connection: &Connection, check: &CopyCheck) -> Result<Standing> {
     if load(connection, COPY)?.is_some() {
         return Ok(Standing::Copy);
+    }
+    if let Some(remembered) = file(connection)?
+        && check.is_copy_of(&remembered)
+    {
+        let from = remembered.path;
+        return Ok(Standing::Copied { from });
     }
     match load(connection, MOVED)? {
         Some(moved) => Ok(Standing::Closed(Moved::from_bytes(&moved)?)),
         None => Ok(Standing::Open),
+    }
+}
+
+/// Reads which file the store was in.
+pub(super) fn file(connection: &Connection) -> Result<Option<FileMark>> {
+    let stored = load(connection, FILE)?;
+    stored.map(|bytes| FileMark::from_bytes(&bytes)).transpose()
+}
+
+/// Remembers which file the store is in, where it remembers none or only its path has changed. A copy
+/// still remembers the original. Returns whether anything was written.
+pub(super) fn remember_file(
+    connection: &Connection,
+    check: &CopyCheck,
+    path: &Path,
+) -> Result<bool> {
+    let Some(present) = check.mark(path) else {
+        return Ok(false);
+    };
+    match (standing(connection, check)?, file(connection)?) {
+        (Standing::Copy | Standing::Copied { .. }, _) => Ok(false),
+        (Standing::Open | Standing::Closed(_), Some(known)) if known == present => Ok(false),
+        (Standing::Open | Standing::Closed(_), _) => {
+            save(connection, FILE, present.to_bytes())?;
+            Ok(true)
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod backup;
 mod body;
 mod cache;
 mod checkpoint;
+mod files;
 mod filter;
 mod index;
 mod kin;

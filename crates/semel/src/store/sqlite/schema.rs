@@ -2,7 +2,8 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::failed;
+use super::files::FileMark;
+use super::{failed, marks};
 use crate::store::{Result, StoreError};
 
 /// Marks a SQLite file as a Semel store: the letters SEME.
@@ -134,7 +135,9 @@ CREATE TABLE lines (
 
 /// Brings the file to the present format, or says why it cannot be used; returns whether anything
 /// had to be done.
-pub(super) fn migrate(connection: &mut Connection) -> Result<bool> {
+///
+/// What a new store is to remember of its file is put in with its tables.
+pub(super) fn migrate(connection: &mut Connection, file: Option<&FileMark>) -> Result<bool> {
     if check(connection)? == FORMAT {
         return Ok(false);
     }
@@ -150,6 +153,9 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<bool> {
                 .and_then(|()| transaction.pragma_update(None, "user_version", number))
                 .map_err(|error| failed("migrate", &error))?;
         }
+    }
+    if let (0, Some(file)) = (found, file) {
+        marks::save(&transaction, marks::FILE, file.to_bytes())?;
     }
     transaction
         .pragma_update(None, "application_id", APPLICATION_ID)

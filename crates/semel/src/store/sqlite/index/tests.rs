@@ -9,7 +9,7 @@ use super::*;
 
 fn database() -> Connection {
     let mut connection = Connection::open_in_memory().expect("SQLite opens");
-    schema::migrate(&mut connection).expect("the tables are made");
+    schema::migrate(&mut connection, None).expect("the tables are made");
     connection
 }
 
