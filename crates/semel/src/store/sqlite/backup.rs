@@ -3,9 +3,8 @@
 //! A copy knows nothing of what the original does afterwards: a key that was begun there is absent
 //! here. So a copy is marked, and only read until it is adopted.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -14,6 +13,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::lock::beside;
 use super::{failed, marks, open, unique};
+use crate::owned::{self, FileOwner};
 use crate::store::{Result, StoreError};
 
 /// Writes a consistent copy of the whole store into a new file.
@@ -34,12 +34,7 @@ impl Partial {
         let number = u128::from_le_bytes(unique()?);
         let path = beside(to, &format!(".{number:032x}"));
         // Made before SQLite sees it, so that nobody else can ever read it.
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| unwritten(to, &error))?;
+        owned::make(&path, FileOwner::this_process()).map_err(|error| unwritten(to, &error))?;
         Ok(Self(path))
     }
 }
@@ -70,6 +65,8 @@ fn copy(store: &Path, partial: &Path) -> Result<()> {
     copy.pragma_update(None, "synchronous", "FULL")
         .map_err(doing)?;
     marks::save(&copy, marks::COPY, vec![])?;
+    // The store remembers the file that it is in, and this is another one.
+    marks::remove(&copy, marks::FILE)?;
     copy.close()
         .map_err(|(_, error)| failed("copy the store", &error))
 }

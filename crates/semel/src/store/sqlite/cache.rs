@@ -11,7 +11,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use semel_core::KeyHash;
@@ -37,7 +36,8 @@ pub(super) const PAYLOAD_MAX: u16 = 16 * 1024;
 /// The settled records of one store.
 #[derive(Debug)]
 pub(super) struct Cache {
-    turn: File,
+    /// The turn file; without it nothing may answer from memory.
+    turn: Option<File>,
     /// This process's mark, unlike any other's.
     mark: [u8; 16],
     shards: Vec<Mutex<Shard>>,
@@ -98,14 +98,14 @@ pub(super) const fn keeps(state: StateKind) -> bool {
 pub(super) struct Age(u64);
 
 impl Cache {
-    pub(super) fn open(turn: &Path, mark: [u8; 16]) -> std::io::Result<Self> {
-        Ok(Self {
-            turn: File::open(turn)?,
+    pub(super) fn new(turn: Option<File>, mark: [u8; 16]) -> Self {
+        Self {
+            turn,
             mark,
             shards: std::iter::repeat_with(Mutex::default)
                 .take(SHARDS)
                 .collect(),
-        })
+        }
     }
 
     fn shard(&self, hash: Hash) -> MutexGuard<'_, Shard> {
@@ -118,7 +118,8 @@ impl Cache {
     /// Says whether nobody else has committed since this process last looked.
     pub(super) fn is_current(&self) -> bool {
         let mut found = [0; 16];
-        matches!(self.turn.read_at(&mut found, 0), Ok(16)) && found == self.mark
+        let read = self.turn.as_ref().map(|turn| turn.read_at(&mut found, 0));
+        matches!(read, Some(Ok(16))) && found == self.mark
     }
 
     /// Returns a settled record, if it may answer; otherwise permission to keep it once read.
@@ -230,9 +231,10 @@ mod tests {
 
     fn cache(directory: &tempfile::TempDir, mark: u8) -> (Cache, Turnstile) {
         let store = directory.path().join("store");
-        let lock = Turnstile::open(&store).expect("lock files are made");
+        let owner = crate::owned::FileOwner::this_process();
+        let lock = Turnstile::open(&store, owner).expect("lock files are made");
         (
-            Cache::open(&beside(&store, TURN), [mark; 16]).expect("it opens"),
+            Cache::new(File::open(beside(&store, TURN)).ok(), [mark; 16]),
             lock,
         )
     }

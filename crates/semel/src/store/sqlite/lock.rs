@@ -5,11 +5,13 @@
 //! waits with it for the *turn* lock, and lets the queue go when its turn has come. The one who
 //! just had its turn must queue again behind whoever already waits for it.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
+
+use crate::owned::{self, FileOwner};
 
 /// The longest that anybody waits for a turn. Turns take milliseconds, so that even a crowd of
 /// processes on a slow disk gets through in this time; whoever has one for longer was stopped.
@@ -30,10 +32,10 @@ pub(super) struct Turnstile {
 }
 
 impl Turnstile {
-    pub(super) fn open(store: &Path) -> io::Result<Self> {
+    pub(super) fn open(store: &Path, owner: FileOwner) -> io::Result<Self> {
         Ok(Self {
-            queue: open(&beside(store, "-queue"))?,
-            turn: open(&beside(store, TURN))?,
+            queue: owned::open(&beside(store, "-queue"), owner)?,
+            turn: owned::open(&beside(store, TURN), owner)?,
             held: false,
         })
     }
@@ -132,17 +134,6 @@ pub(super) fn beside(store: &Path, suffix: &str) -> PathBuf {
     let mut name = store.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .mode(0o600)
-        .open(path)
 }
 
 fn lock(file: &File) -> io::Result<()> {

@@ -23,7 +23,7 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use rusqlite::{Connection, ErrorCode};
 use semel_core::clock::{Reading, Stamp, judge};
@@ -34,8 +34,12 @@ use semel_core::queue::QueueHash;
 use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
 use tokio::sync::oneshot;
 
-use self::index::Hash;
+pub use self::files::{CopyCheck, FileIdentity};
+use self::files::{NOTES, StorePlace};
+use self::index::{Fold, Hash, Tail};
+use self::lock::Turnstile;
 use self::marks::Marks;
+use self::open::ReadAccess;
 use self::reader::Found;
 use self::shared::{Shared, poisoned};
 use self::tokens::TokenChange;
@@ -43,9 +47,11 @@ pub(crate) use self::transaction::{Settled, roll_back};
 use self::writer::{Copies, Item, Next, PackedPayload, Prepared, When, Writer};
 use super::bytes;
 use super::group::{Direct, Group, Refused};
+use super::standing::{file_was_copied, only_read};
 use super::{
-    AbsentAsOf, Change, Chunk, Commit, Current, Logged, Moved, NewPayload, Origin, Page, Pending,
-    Place, Progress, Query, Result, Sizes, Standing, Store, StoreError, Stored, Waiting,
+    AbsentAsOf, Change, Chunk, Commit, CopyPolicy, Current, FileOwner, Logged, Moved, NewPayload,
+    Origin, Page, Pending, Place, Progress, Query, Result, Sizes, Standing, Store, StoreError,
+    Stored, Waiting, read_principal_key,
 };
 use crate::clock::{Clock, SystemClock};
 
@@ -62,6 +68,7 @@ pub fn version() -> &'static str {
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
+    owner: FileOwner,
     clock: Arc<dyn Clock>,
     readers: Vec<Mutex<Connection>>,
     next_reader: AtomicUsize,
@@ -83,7 +90,17 @@ impl SqliteStore {
     /// # Errors
     /// As [`SqliteStore::open`].
     pub fn open_with(path: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self> {
-        Self::open_as(path.as_ref(), clock, Copies::OnlyRead)
+        Self::open_as(path.as_ref(), clock, Copies::OnlyRead, CopyPolicy::Refuse)
+    }
+
+    /// Opens the store, and treats a file that was copied by means other than Semel's as this says. It is
+    /// not adopted here: [`Builder::open`](crate::Builder::open) does that.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub fn open_copied(path: impl AsRef<Path>, copied: CopyPolicy) -> Result<Self> {
+        let clock = Arc::new(SystemClock::new());
+        Self::open_as(path.as_ref(), clock, Copies::OnlyRead, copied)
     }
 
     /// Opens a backup to adopt it. Until it is adopted, `open` gives a store that can be read only.
@@ -95,26 +112,48 @@ impl SqliteStore {
             path.as_ref(),
             Arc::new(SystemClock::new()),
             Copies::Writable,
+            CopyPolicy::Refuse,
         )
     }
 
-    fn open_as(path: &Path, clock: Arc<dyn Clock>, copies: Copies) -> Result<Self> {
-        let path = open::prepare(path)?;
-        Self::open_file(path.clone(), clock, copies).map_err(|error| error.about(&path))
+    fn open_as(
+        path: &Path,
+        clock: Arc<dyn Clock>,
+        copies: Copies,
+        copied: CopyPolicy,
+    ) -> Result<Self> {
+        let place = open::prepare(path)?;
+        Self::open_file(&place, clock, copies, copied).map_err(|error| error.about(&place.path))
     }
 
-    fn open_file(path: PathBuf, clock: Arc<dyn Clock>, copies: Copies) -> Result<Self> {
-        let writer = Writer::open(&path, Arc::clone(&clock), copies)?;
+    fn open_file(
+        place: &StorePlace,
+        clock: Arc<dyn Clock>,
+        copies: Copies,
+        copied: CopyPolicy,
+    ) -> Result<Self> {
+        let path = &place.path;
+        let locks = Turnstile::open(path, place.owner);
+        let locks = locks.and_then(|locks| place.refuse_to_make_files().map(|()| locks));
+        let locks = match locks {
+            Ok(locks) => locks,
+            Err(error) => match (place.only_readable(&error), copies) {
+                (Some(refusal), Copies::OnlyRead) => {
+                    return Self::open_to_read(place, clock, copied, refusal);
+                }
+                (Some(refusal), Copies::Writable) => return Err(refusal),
+                (None, _) => return Err(writer::unlocked(&error)),
+            },
+        };
+        let writer = Writer::open(place, locks, Arc::clone(&clock), copies, copied)?;
         let shared = writer.shared();
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let readers = (0..cores.clamp(1, READERS_MAX))
-            .map(|_| open::connect(&path, open::Role::Read).map(Mutex::new))
-            .collect::<Result<Vec<_>>>()?;
+        let readers = readers(|| open::connect(path, open::Role::Read))?;
         let group = Group::start("semel-writer", writer).map_err(|error| {
             StoreError::Unavailable(format!("no thread for the writer: {error}"))
         })?;
         Ok(Self {
-            path,
+            path: path.clone(),
+            owner: place.owner,
             clock,
             readers,
             next_reader: AtomicUsize::new(0),
@@ -268,6 +307,7 @@ impl SqliteStore {
             line: change.line,
             input: change.input.as_deref().map(bytes::pack).transpose()?,
             is_report: change.entry.command.is_report(),
+            is_adoption: matches!(change.entry.command, Command::Adopt(_)),
             changes_settled: changes_settled(&change.entry),
         }))
     }
@@ -408,7 +448,11 @@ impl Store for SqliteStore {
     }
 
     fn notes(&self) -> Option<PathBuf> {
-        Some(lock::beside(&self.path, "-notes"))
+        Some(lock::beside(&self.path, NOTES))
+    }
+
+    fn notes_owner(&self) -> FileOwner {
+        self.owner
     }
 
     fn backup(&self, to: PathBuf) -> Pending<'_, Result<()>> {
@@ -438,7 +482,7 @@ impl Store for SqliteStore {
     }
 
     fn standing(&self) -> Pending<'_, Result<Standing>> {
-        Box::pin(async move { self.named(marks::standing(&self.reader())) })
+        Box::pin(async move { self.named(marks::standing(&self.reader(), &self.shared.check)) })
     }
 
     fn become_copy(&self) -> Pending<'_, Result<()>> {
@@ -463,7 +507,13 @@ impl Store for SqliteStore {
 
     fn adopted(&self) -> Pending<'_, Result<()>> {
         // What it was a copy of goes on under the old number, if it does.
-        let marks = vec![(marks::COPY, None), (marks::MOVED, None), (marks::ID, None)];
+        let file = self.shared.check.mark(&self.path);
+        let marks = vec![
+            (marks::COPY, None),
+            (marks::MOVED, None),
+            (marks::ID, None),
+            (marks::FILE, file.map(|file| file.to_bytes())),
+        ];
         Box::pin(self.stand(marks, When::Always))
     }
 
@@ -497,6 +547,13 @@ impl Store for SqliteStore {
             Ok(())
         })
     }
+}
+
+/// Opens connections that read beside the writer.
+fn readers(open: impl Fn() -> Result<Connection>) -> Result<Vec<Mutex<Connection>>> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let count = cores.clamp(1, READERS_MAX);
+    (0..count).map(|_| open().map(Mutex::new)).collect()
 }
 
 /// Makes a number unlike any other.

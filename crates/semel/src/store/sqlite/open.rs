@@ -1,16 +1,17 @@
 //! The one way to open a connection, shared by every process and thread.
 
 use std::ffi::c_int;
-use std::fs::{DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::files::StorePlace;
+use super::lock::beside;
 use super::{failed, schema};
+use crate::owned::{self, FileOwner};
 use crate::store::{Result, StoreError};
 
 /// The oldest SQLite whose write-ahead log several processes may reset safely (3.51.3).
@@ -53,7 +54,7 @@ impl Role {
 const STATEMENTS: usize = 64;
 
 /// Makes what a store needs on disk: its directory and its file, readable by the owner only.
-pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
+pub(super) fn prepare(path: &Path) -> Result<StorePlace> {
     if rusqlite::version_number() < SQLITE_MIN {
         return Err(StoreError::Refused(format!(
             "SQLite {} may corrupt a store that several processes share; 3.51.3 or newer is needed",
@@ -64,20 +65,12 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) | None => Path::new("."),
     };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
+    owned::make_directories(directory)
         .map_err(|error| unusable("the store's directory", directory, "cannot be made", &error))?;
     refuse_network(directory)?;
     // Made before SQLite sees it, so that nobody else can ever read it. An existing file is not
     // touched here: closing a second handle would drop the locks that SQLite holds on it.
-    match OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-    {
+    match owned::make(path, FileOwner::this_process()) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(unusable("the store", path, "cannot be made", &error)),
@@ -89,7 +82,15 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
     // A link may lead to another disk than the one it lies on.
     refuse_network(&file)?;
     refuse_foreign(&file).map_err(|error| error.about(&file))?;
-    Ok(file)
+    let examine = |error| unusable("the store", path, "cannot be examined", &error);
+    let owner = FileOwner::of(&std::fs::metadata(&file).map_err(examine)?);
+    let place = StorePlace {
+        given: std::path::absolute(path).map_err(examine)?,
+        path: file,
+        owner,
+    };
+    place.examine()?;
+    Ok(place)
 }
 
 /// Refuses a file that is somebody else's before anything is put beside it.
@@ -267,6 +268,13 @@ fn configure(connection: &Connection, role: Role) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, is_ours)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
+}
+
+/// Writes the log back into the file, as far as that can be done now.
+pub(super) fn write_back(connection: &Connection, how: &str) {
+    let written = connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()));
+    // What was not written back is left to the next checkpoint.
+    drop(written);
 }
 
 /// Switches to the write-ahead log; two processes that start together may refuse each other.

@@ -4,13 +4,14 @@
 //! since, as an answer must rest on what is stored, and not on what was stored when this process
 //! last wrote.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use semel_core::clock::Stamp;
 
 use super::body::{Group, gap, read_group};
 use super::cache::Cache;
+use super::files::{CopyCheck, OpenFiles};
 use super::index::{Fold, Tail};
 use super::{failed, schema};
 use crate::store::Result;
@@ -24,6 +25,10 @@ pub(super) struct Shared {
     pub(super) stamp: RwLock<Option<Stamp>>,
     /// Settled records, and whether anybody else has committed since this process last looked.
     pub(super) cache: Cache,
+    /// Whether the file is the one that the store remembers.
+    pub(super) check: CopyCheck,
+    /// The files that are open, once they are.
+    pub(super) files: OnceLock<OpenFiles>,
 }
 
 pub(super) fn poisoned<T>(error: PoisonError<T>) -> T {
@@ -31,6 +36,11 @@ pub(super) fn poisoned<T>(error: PoisonError<T>) -> T {
 }
 
 impl Shared {
+    /// Refuses to write when a path of the store leads elsewhere by now.
+    pub(super) fn check_files(&self) -> Result<()> {
+        self.files.get().map_or(Ok(()), OpenFiles::check)
+    }
+
     /// Learns what other processes have written, if they have.
     pub(super) fn look(&self, connection: &Connection) -> Result<()> {
         if self.cache.is_current() || self.knows_all(connection)? {

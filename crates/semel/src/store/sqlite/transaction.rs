@@ -50,7 +50,7 @@ impl SqliteStore {
     /// # Errors
     /// Says that others have not ended in time.
     pub fn transaction<'c>(&self, connection: &'c mut Connection) -> Result<Transaction<'c>> {
-        let turn = Turnstile::open(&self.path).and_then(Turnstile::enter_in_time);
+        let turn = Turnstile::open(&self.path, self.owner).and_then(Turnstile::enter_in_time);
         let turn = turn.map_err(|error| unlocked(&error));
         let turn = self.named(turn.and_then(|turn| turn.ok_or_else(no_turn)))?;
         let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
@@ -72,6 +72,7 @@ impl SqliteStore {
         if !self.is_file_of(transaction) {
             return Ok(Wrote::Elsewhere);
         }
+        self.shared.check_files()?;
         fit(transaction)?;
         transaction
             .execute(TAKE_LOCK, [])
@@ -94,7 +95,7 @@ impl SqliteStore {
             (Commit::Done(current), settled) => {
                 // Nobody may answer from memory once this is committed, not even this process.
                 let mark = unique()?;
-                Turnstile::open(&self.path)
+                Turnstile::open(&self.path, self.owner)
                     .and_then(|turn| turn.mark(&mark))
                     .map_err(|error| unlocked(&error))?;
                 Ok(Wrote::Settled(Box::new(settled), current))
@@ -127,10 +128,11 @@ impl SqliteStore {
         }
         // Without this note a lost log might not be noticed; what is written is written. Others may
         // have noted more meanwhile, and a note that is behind does no harm.
-        let _unnoted = Turnstile::open(&self.path).and_then(|turn| match turn.committed()? {
-            Some(last) if last >= settled.last_seq => Ok(()),
-            Some(_) | None => turn.note_committed(settled.last_seq),
-        });
+        let _unnoted =
+            Turnstile::open(&self.path, self.owner).and_then(|turn| match turn.committed()? {
+                Some(last) if last >= settled.last_seq => Ok(()),
+                Some(_) | None => turn.note_committed(settled.last_seq),
+            });
         // What cannot be looked at now is looked at by whoever reads next.
         let _seen = self.shared.look(&self.reader());
         Ended::Committed

@@ -138,7 +138,8 @@ async fn identical_calls_with_different_ids_run_once_at_one_doorway() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_joined_gets_the_outcome_of_the_other() {
-    let door = start(&sqlite()).await;
+    let bed = sqlite();
+    let door = start(&bed).await;
     let (first, ticket, permit) = run(&door, &call()).await;
     let second = {
         let door = door.clone();
@@ -167,7 +168,8 @@ async fn one_that_joined_gets_the_outcome_of_the_other() {
 
 #[tokio::test]
 async fn a_caller_that_gave_up_while_it_waited_is_retried() {
-    let door = start(&sqlite()).await;
+    let bed = sqlite();
+    let door = start(&bed).await;
     let distinct = Call {
         in_flight: InFlight::Distinct,
         ..call()
@@ -187,7 +189,8 @@ async fn a_caller_that_gave_up_while_it_waited_is_retried() {
 
 #[tokio::test]
 async fn a_challenged_call_is_told_what_stands_in_its_way() {
-    let door = start(&sqlite()).await;
+    let bed = sqlite();
+    let door = start(&bed).await;
     let careful = Call {
         in_flight: InFlight::Challenge,
         ..call()

@@ -12,7 +12,8 @@ async fn stored_mark(door: &Doorway, key: &Key) -> Option<Delivery> {
 
 #[tokio::test]
 async fn marks_are_stored_without_anybody_asking_and_then_forgotten() {
-    let door = start(&sqlite()).await;
+    let bed = sqlite();
+    let door = start(&bed).await;
     let (identity, ticket, permit) = run(&door, &call()).await;
     done(permit).await;
     assert_eq!(door.held(), 1);
@@ -30,7 +31,8 @@ async fn marks_are_stored_without_anybody_asking_and_then_forgotten() {
 
 #[tokio::test]
 async fn a_proof_that_comes_late_counts_as_long_as_its_ticket_is_kept() {
-    let door = start(&sqlite()).await;
+    let bed = sqlite();
+    let door = start(&bed).await;
     let (_, ticket, permit) = run(&door, &call()).await;
     done(permit).await;
     ticket.see(Observation::Written);
@@ -78,7 +80,8 @@ async fn a_crash_before_the_mark_swallows_one_repeat_visibly() {
 
 #[tokio::test]
 async fn a_mark_for_what_was_forgotten_is_given_up() {
-    let door = start(&sqlite()).await;
+    let bed = sqlite();
+    let door = start(&bed).await;
     let (identity, ticket, permit) = run(&door, &call()).await;
     done(permit).await;
     let version = record(&door, &identity.key).await.version();
@@ -96,7 +99,8 @@ async fn a_mark_for_what_was_forgotten_is_given_up() {
 /// A mark that is in the store by now, and no longer in memory, must be seen in one of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mark_is_seen_while_it_is_being_stored() {
-    let door = start(&sqlite()).await;
+    let bed = sqlite();
+    let door = start(&bed).await;
     let storing = {
         let door = door.clone();
         tokio::spawn(async move {
@@ -115,7 +119,8 @@ async fn a_mark_is_seen_while_it_is_being_stored() {
 /// A mark that is on its way to the store says less than what was seen since.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mark_that_is_being_stored_is_not_the_last_word() {
-    let door = start(&sqlite()).await;
+    let bed = sqlite();
+    let door = start(&bed).await;
     let storing = {
         let door = door.clone();
         tokio::spawn(async move {
@@ -155,7 +160,8 @@ async fn a_retry_by_its_id_does_not_hide_what_was_delivered() {
 /// Nobody is judged by it, so it is not taken back for as long as the next answer is on its way.
 #[tokio::test]
 async fn a_replay_by_its_key_writes_nothing_unless_it_is_lost() {
-    let door = start(&sqlite()).await;
+    let bed = sqlite();
+    let door = start(&bed).await;
     let keyed = Call {
         explicit: Some(text("order-7")),
         ..call()

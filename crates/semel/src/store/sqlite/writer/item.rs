@@ -79,6 +79,8 @@ pub(in crate::store::sqlite) struct Prepared {
     pub(in crate::store::sqlite) input: Option<Vec<u8>>,
     /// Whether it only tells how an attempt goes: a closed store takes no other.
     pub(in crate::store::sqlite) is_report: bool,
+    /// Whether it adopts a record of a copy.
+    pub(in crate::store::sqlite) is_adoption: bool,
     /// Whether the record may be kept in memory as it was.
     pub(in crate::store::sqlite) changes_settled: bool,
 }

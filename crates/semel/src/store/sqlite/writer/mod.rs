@@ -7,8 +7,8 @@ mod payloads;
 mod rows;
 mod statements;
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -20,15 +20,17 @@ use self::rows::{Rows, TIDY_SLICE};
 use self::statements::Statements;
 use super::cache::Cache;
 use super::checkpoint::Checkpoints;
+use super::files::{CopyCheck, OpenFiles, StorePlace, another_users};
 use super::index::{Fold, Folder, Tail};
 use super::lock::{LOCK_WAIT_MAX, TURN, Turnstile, beside};
 use super::shared::{Shared, last_group, poisoned};
 use super::tokens::{self, TokenChange};
 use super::{failed, filter, marks, open, payload, schema, unique};
 use crate::clock::Clock;
+use crate::owned;
 use crate::store::group::Sink;
-use crate::store::standing::{not_empty, only_read};
-use crate::store::{AbsentAsOf, Current, Moved, Result, Standing, StoreError};
+use crate::store::standing::{file_was_copied, not_adoptable, not_empty, only_read};
+use crate::store::{AbsentAsOf, CopyPolicy, Current, Moved, Result, Standing, StoreError};
 
 /// Rows that a process makes before it keeps a filter: a short-lived one would never earn it back.
 const FILTER_AFTER: u64 = 1_024;
@@ -59,23 +61,36 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn open(path: &Path, clock: Arc<dyn Clock>, copies: Copies) -> Result<Self> {
+    pub(super) fn open(
+        place: &StorePlace,
+        lock: Turnstile,
+        clock: Arc<dyn Clock>,
+        copies: Copies,
+        copied: CopyPolicy,
+    ) -> Result<Self> {
         // Even the first look may have to recover the log, so it queues like every write.
-        let entered = Turnstile::open(path).and_then(Turnstile::enter_in_time);
-        let lock = entered
+        let lock = lock
+            .enter_in_time()
             .map_err(|error| unlocked(&error))?
             .ok_or_else(no_turn)?;
+        let path = &place.path;
         let mut connection = open::connect(path, open::Role::Write)?;
         let mark = unique()?;
-        if schema::migrate(&mut connection)? {
+        let check = CopyCheck::of(path, copied)?;
+        let is_new = schema::check(&connection)? == 0;
+        if schema::migrate(&mut connection, check.mark(path).as_ref())? {
             // An older version that has the store open must not go on answering from memory.
             lock.mark(&mark).map_err(|error| unlocked(&error))?;
         }
         let fold = Fold::load(&connection)?;
+        let turn = owned::open_to_read(&beside(path, TURN), place.owner);
+        let turn = turn.map_err(|error| unlocked(&error))?;
         let shared = Shared {
             tail: RwLock::new(Tail::new(&fold)),
             stamp: RwLock::new(None),
-            cache: Cache::open(&beside(path, TURN), mark).map_err(|error| unlocked(&error))?,
+            cache: Cache::new(Some(turn), mark),
+            check,
+            files: OnceLock::new(),
         };
         let shared = Arc::new(shared);
         let mut writer = Self {
@@ -87,13 +102,26 @@ impl Writer {
             standing: Standing::Open,
             stale: true,
             data_version: 0,
-            path: path.to_owned(),
+            path: path.clone(),
             checkpoints: Checkpoints::new(path),
             created: 0,
             rows: Rows::new(shared, fold),
         };
+        // A disk that is full must not keep readers out: the next process that opens it remembers it.
+        let remembered = marks::remember_file(&writer.connection, &writer.shared.check, path);
+        // What the store remembers of its file has to be in that file, and not in its log: the log is
+        // easily left behind when the file is copied, and an empty copy would be a new store.
+        if is_new {
+            open::write_back(&writer.connection, "TRUNCATE");
+        } else if remembered == Ok(true) {
+            open::write_back(&writer.connection, "PASSIVE");
+        }
         writer.catch_up()?;
         writer.refuse_gap()?;
+        // Only now are all its files there. They are examined again, as another user may have put one in
+        // place between the first look and SQLite's.
+        let files = OpenFiles::note(place)?;
+        writer.shared.files.get_or_init(|| files);
         writer.lock.leave().map_err(|error| unlocked(&error))?;
         Ok(writer)
     }
@@ -109,6 +137,33 @@ impl Writer {
                  with what is left",
                 self.rows.next_seq
             ))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Refuses to go on when another process writes another log than this one, or does not use the turn
+    /// file that this one has open.
+    fn refuse_other_logs(&self, is_marked_by_us: bool, known: Option<u64>) -> Result<()> {
+        let lose = |why: &str| match self.shared.files.get() {
+            Some(files) => Err(files.lose(why)),
+            None => Ok(()),
+        };
+        if is_marked_by_us {
+            return match known {
+                // Another process has committed, and left its mark in another turn file.
+                Some(known) if self.rows.next_seq > known => {
+                    lose(&format!("the store's `{TURN}` file was replaced"))
+                }
+                Some(_) | None => Ok(()),
+            };
+        }
+        let committed = self.lock.committed().map_err(|error| unlocked(&error))?;
+        match committed {
+            Some(last) if last >= self.rows.next_seq => lose(&format!(
+                "another process has committed log entries up to {last}, and the log that is open here ends \
+                 with {}",
+                self.rows.next_seq - 1
+            )),
             Some(_) | None => Ok(()),
         }
     }
@@ -129,7 +184,7 @@ impl Writer {
         }
         schema::check_again(&self.connection)?;
         let fold = Fold::load(&self.connection)?;
-        self.standing = marks::standing(&self.connection)?;
+        self.standing = marks::standing(&self.connection, &self.shared.check)?;
         let mut tail = self.shared.tail.write().unwrap_or_else(poisoned);
         self.shared.cache.clear();
         if self.stale {
@@ -178,6 +233,9 @@ impl Writer {
     }
 
     fn transact(&mut self, items: &mut Vec<Item>, answers: &mut Vec<Answer>) -> Result<()> {
+        if let Some(files) = self.shared.files.get() {
+            files.refuse_if_lost()?;
+        }
         self.rows.clear();
         self.execute("BEGIN IMMEDIATE")?;
         let filled = self.fill(items, answers);
@@ -197,13 +255,14 @@ impl Writer {
     }
 
     fn fill(&mut self, items: &mut Vec<Item>, answers: &mut Vec<Answer>) -> Result<()> {
+        let known = (!self.stale).then_some(self.rows.next_seq);
         self.catch_up()?;
         self.refuse(items);
         // Others must not answer from memory once this is committed; and this process may, as it
         // has just caught up.
-        self.lock
-            .mark(self.shared.cache.mark())
-            .map_err(|error| unlocked(&error))?;
+        let is_ours = self.lock.mark(self.shared.cache.mark());
+        let is_ours = is_ours.map_err(|error| unlocked(&error))?;
+        self.refuse_other_logs(is_ours, known)?;
         let stamp = self.stamp();
         let sql = &mut Statements::new(&self.connection);
         let rows = &mut self.rows;
@@ -261,11 +320,16 @@ impl Writer {
                     when,
                     answer,
                 } => {
-                    let is_copy = self.standing == Standing::Copy;
-                    let refusal = match when {
-                        When::Always | When::Missing(_) => None,
-                        When::Empty => (!is_copy && rows.next_seq > 1).then(not_empty),
-                        When::NoCopy => is_copy.then(only_read),
+                    let refusal = match (when, &self.standing) {
+                        (When::Always | When::Missing(_), _) => None,
+                        (When::Empty, Standing::Copy) => None,
+                        (
+                            When::Empty,
+                            Standing::Open | Standing::Closed(_) | Standing::Copied { .. },
+                        ) => (rows.next_seq > 1).then(not_empty),
+                        (When::NoCopy, Standing::Copy) => Some(only_read()),
+                        (When::NoCopy, Standing::Copied { from }) => Some(file_was_copied(from)),
+                        (When::NoCopy, Standing::Open | Standing::Closed(_)) => None,
                     };
                     let needed = match when {
                         When::Missing(name) => marks::load(sql.connection, name)?.is_none(),
@@ -273,7 +337,7 @@ impl Writer {
                     };
                     if needed {
                         marks::put(sql.connection, marks)?;
-                        self.standing = marks::standing(sql.connection)?;
+                        self.standing = marks::standing(sql.connection, &self.shared.check)?;
                         rows.wrote = true;
                     }
                     answers.push(match refusal {
@@ -312,13 +376,18 @@ impl Writer {
     /// Refuses what may not be done with the store as it stands.
     fn refuse(&self, items: &mut Vec<Item>) {
         match &self.standing {
-            Standing::Open => {}
-            Standing::Copy if self.copies == Copies::Writable => {}
-            Standing::Copy => {
-                let looks = |item: &Item| matches!(item, Item::Find(..) | Item::Stand { .. });
-                let refused = items.extract_if(.., |item| !looks(item));
-                refused.for_each(|item| item.fail(&only_read()));
+            Standing::Open if self.copies == Copies::Writable => {
+                // Two processes may have begun to adopt it. Once one is done, operations are begun, and
+                // the other one's orders would put them in doubt.
+                let adopts =
+                    |item: &Item| matches!(item, Item::Change(change, _) if change.is_adoption);
+                let refused = items.extract_if(.., |item| adopts(item));
+                refused.for_each(|item| item.fail(&not_adoptable()));
             }
+            Standing::Open => {}
+            Standing::Copy | Standing::Copied { .. } if self.copies == Copies::Writable => {}
+            Standing::Copy => refuse_writes(items, &only_read()),
+            Standing::Copied { from } => refuse_writes(items, &file_was_copied(from)),
             Standing::Closed(moved) => {
                 // Those who report need tokens that are good and can be revoked, and no others.
                 let begins = |item: &Item| match item {
@@ -354,6 +423,8 @@ impl Writer {
         if !self.rows.wrote {
             return self.execute("ROLLBACK");
         }
+        // Whatever is written into files that were moved or removed, no other process would see.
+        self.shared.check_files()?;
         let stamp = self.stamp();
         if let Err(error) = self.execute("COMMIT") {
             self.settle_failed_commit(&error)?;
@@ -408,6 +479,13 @@ impl Writer {
     }
 }
 
+/// Refuses everything but reading, and what changes how the store stands.
+fn refuse_writes(items: &mut Vec<Item>, refusal: &StoreError) {
+    let reads = |item: &Item| matches!(item, Item::Find(..) | Item::Stand { .. });
+    let refused = items.extract_if(.., |item| !reads(item));
+    refused.for_each(|item| item.fail(refusal));
+}
+
 /// Refuses a log that ends before what is stored: its last group is gone, and the next one would take
 /// the numbers of rows that exist.
 fn refuse_short_log(connection: &Connection, fold: &Fold, next_seq: u64) -> Result<()> {
@@ -435,6 +513,9 @@ pub(super) fn no_turn() -> StoreError {
 }
 
 pub(super) fn unlocked(error: &std::io::Error) -> StoreError {
+    if owned::is_not_owned(error) {
+        return another_users(error);
+    }
     StoreError::Unavailable(format!("the store's lock files cannot be used: {error}"))
 }
 

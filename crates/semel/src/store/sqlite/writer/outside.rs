@@ -13,8 +13,8 @@ use super::refuse_short_log;
 use super::rows::Rows;
 use super::statements::Statements;
 use crate::clock::Clock;
-use crate::store::standing::only_read;
-use crate::store::{Commit, Result};
+use crate::store::standing::{file_was_copied, only_read};
+use crate::store::{Commit, Result, Standing};
 
 /// A group that was written, by which its COMMIT is found again.
 #[derive(Debug)]
@@ -33,8 +33,11 @@ pub(in crate::store::sqlite) fn write(
     change: &Prepared,
 ) -> Result<(Commit, Group)> {
     schema::check_again(connection)?;
-    if marks::load(connection, marks::COPY)?.is_some() {
-        return Err(only_read());
+    match marks::standing(connection, &shared.check)? {
+        Standing::Copy => return Err(only_read()),
+        Standing::Copied { from } => return Err(file_was_copied(&from)),
+        // Where the ledger has moved away, attempts still report.
+        Standing::Open | Standing::Closed(_) => {}
     }
     let fold = Fold::load(connection)?;
     let last = last_group(connection)?;
