@@ -1,6 +1,7 @@
 //! The `semel` command, as its users meet it.
 
 mod breakers;
+mod confined;
 mod copies;
 mod copy;
 mod docs;

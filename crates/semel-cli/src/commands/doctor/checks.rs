@@ -86,6 +86,11 @@ fn inbox(context: &Context) -> Option<Check> {
 /// Says when not everything may be done with the store.
 async fn standing(engine: &Engine) -> Option<Check> {
     let store = engine.store();
+    if let Some(refusal) = store.as_sqlite().and_then(|sqlite| sqlite.only_reads()) {
+        let failure = Failure::from(Error::from(refusal.clone()));
+        let check = Check::new("standing", Grade::Bad, failure.message);
+        return Some(check.hint(failure.hint.unwrap_or_default()));
+    }
     let stands = match (store.standing().await, store.origin(None).await) {
         (Ok(standing), Ok(origin)) => (standing, origin.map(|origin| origin.stage)),
         (Err(error), _) | (_, Err(error)) => return Some(unreadable(&Error::from(error).into())),

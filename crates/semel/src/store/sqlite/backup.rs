@@ -12,17 +12,18 @@ use rusqlite::backup::Backup;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::lock::beside;
+use super::open::ReadAccess;
 use super::{failed, marks, open, unique};
 use crate::owned::{self, FileOwner};
 use crate::store::{Result, StoreError};
 
 /// Writes a consistent copy of the whole store into a new file.
-pub(super) fn write(store: &Path, to: &Path) -> Result<()> {
+pub(super) fn write(store: &Path, access: Option<ReadAccess>, to: &Path) -> Result<()> {
     if to.symlink_metadata().is_ok() {
         return Err(exists(to));
     }
     let partial = Partial::new(to)?;
-    copy(store, &partial.0)?;
+    copy(store, access, &partial.0)?;
     publish(&partial.0, to)
 }
 
@@ -49,8 +50,11 @@ impl Drop for Partial {
 }
 
 /// Copies everything as of one moment, while others go on, and marks the copy.
-fn copy(store: &Path, partial: &Path) -> Result<()> {
-    let source = open::connect(store, open::Role::Read)?;
+fn copy(store: &Path, access: Option<ReadAccess>, partial: &Path) -> Result<()> {
+    let source = match access {
+        Some(access) => open::connect_to_read(store, access)?,
+        None => open::connect(store, open::Role::Read)?,
+    };
     let doing = |error: rusqlite::Error| failed("copy the store", &error);
     let mut copy = Connection::open(partial).map_err(doing)?;
     // In one step: a copy in several would begin anew whenever somebody writes.

@@ -73,7 +73,15 @@ pub struct SqliteStore {
     readers: Vec<Mutex<Connection>>,
     next_reader: AtomicUsize,
     shared: Arc<Shared>,
-    group: Group<Writer>,
+    writing: Writing,
+}
+
+/// Whether this process can write the store.
+#[derive(Debug)]
+enum Writing {
+    Allowed(Group<Writer>),
+    /// The file or its directory cannot be written: everything is refused with this but reading.
+    Refused(StoreError, ReadAccess),
 }
 
 impl SqliteStore {
@@ -158,8 +166,52 @@ impl SqliteStore {
             readers,
             next_reader: AtomicUsize::new(0),
             shared,
-            group,
+            writing: Writing::Allowed(group),
         })
+    }
+
+    /// Opens a store that cannot be written: everything but reading is refused.
+    fn open_to_read(
+        place: &StorePlace,
+        clock: Arc<dyn Clock>,
+        copied: CopyPolicy,
+        refusal: StoreError,
+    ) -> Result<Self> {
+        let path = &place.path;
+        let access = ReadAccess::of(path)?;
+        let readers = readers(|| open::connect_to_read(path, access))?;
+        let shared = {
+            let connection = readers[0].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tail = Tail::new(&Fold::load(&connection)?);
+            tail.learn(&connection)?;
+            let stamp = shared::last_group(&connection)?.map(|(_, stamp)| stamp);
+            Arc::new(Shared {
+                tail: RwLock::new(tail),
+                stamp: RwLock::new(stamp),
+                cache: cache::Cache::new(None, unique()?),
+                check: CopyCheck::of(path, copied)?,
+                files: OnceLock::new(),
+            })
+        };
+        Ok(Self {
+            path: path.clone(),
+            owner: place.owner,
+            clock,
+            readers,
+            next_reader: AtomicUsize::new(0),
+            shared,
+            writing: Writing::Refused(refusal, access),
+        })
+    }
+
+    /// Says why this process can only read the store, if that is so: a read-only file system, or
+    /// another user's store.
+    #[must_use]
+    pub fn only_reads(&self) -> Option<&StoreError> {
+        match &self.writing {
+            Writing::Allowed(_) => None,
+            Writing::Refused(refusal, _) => Some(refusal),
+        }
     }
 
     /// Returns the file's path.
@@ -226,8 +278,12 @@ impl SqliteStore {
 
     /// Hands an item to the writer and waits for the answer.
     async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<Result<T>>) -> Item) -> Result<T> {
+        let group = match &self.writing {
+            Writing::Allowed(group) => group,
+            Writing::Refused(refusal, _) => return self.named(Err(refusal.clone())),
+        };
         let (sender, receiver) = oneshot::channel();
-        let answer = match self.group.submit(make(sender), Direct::here()) {
+        let answer = match group.submit(make(sender), Direct::here()) {
             Ok(()) => receiver.await.unwrap_or_else(|_| {
                 let text = "the writer ended before it answered".to_owned();
                 Err(StoreError::Unknown(text))
@@ -440,7 +496,10 @@ impl Store for SqliteStore {
     }
 
     fn sizes(&self) -> Option<&Sizes> {
-        Some(self.group.sizes())
+        match &self.writing {
+            Writing::Allowed(group) => Some(group.sizes()),
+            Writing::Refused(..) => None,
+        }
     }
 
     fn as_sqlite(&self) -> Option<&SqliteStore> {
@@ -459,10 +518,14 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let (sender, receiver) = oneshot::channel();
             let store = self.path.clone();
+            let access = match &self.writing {
+                Writing::Allowed(_) => None,
+                Writing::Refused(_, access) => Some(*access),
+            };
             let thread = std::thread::Builder::new().name("semel-backup".to_owned());
             let started = thread.spawn(move || {
                 // Whoever asked for it may have gone; the copy is made all the same.
-                let _unheard = sender.send(backup::write(&store, &to));
+                let _unheard = sender.send(backup::write(&store, access, &to));
             });
             let written = match started {
                 Ok(_) => receiver.await.unwrap_or_else(|_| {

@@ -110,6 +110,70 @@ fn refuse_foreign(file: &Path) -> Result<()> {
     }
 }
 
+/// How the file is read where nothing can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadAccess {
+    /// With its write-ahead log, whose index SQLite reads or builds in memory.
+    WithLog,
+    /// The file alone, as it has no log.
+    Alone,
+}
+
+impl ReadAccess {
+    /// Looks how the file can be read.
+    pub(super) fn of(path: &Path) -> Result<Self> {
+        let length = |suffix| std::fs::metadata(beside(path, suffix)).map(|file| file.len());
+        match (length("-wal"), length("-shm")) {
+            (Ok(_), Ok(_)) => Ok(Self::WithLog),
+            (Err(_) | Ok(0), _) => Ok(Self::Alone),
+            (Ok(_), Err(_)) => Err(StoreError::Unusable {
+                text: "it cannot be written here, and its newest entries are in a write-ahead log that \
+                       cannot be read without writing"
+                    .to_owned(),
+                hint: "copy its files (with -wal and -turn) to a place that can be written, and read it there",
+            }),
+        }
+    }
+}
+
+/// Opens a connection that only reads, where the file or its directory cannot be written.
+pub(super) fn connect_to_read(path: &Path, access: ReadAccess) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = match (access, immutable_uri(path)) {
+        (ReadAccess::WithLog, _) => Connection::open_with_flags(path, flags),
+        (ReadAccess::Alone, Some(uri)) => {
+            Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
+        }
+        (ReadAccess::Alone, None) => Connection::open_with_flags(path, flags),
+    };
+    let connection = opened.map_err(|error| failed("open the store", &error))?;
+    connection
+        .busy_timeout(BUSY_WAIT)
+        .map_err(|error| failed("configure the store", &error))?;
+    let format = schema::check(&connection)?;
+    if format < schema::FORMAT {
+        return Err(StoreError::Unusable {
+            text: format!(
+                "the store has format {format}, and cannot be brought to format {} where it cannot be written",
+                schema::FORMAT
+            ),
+            hint: "open it once where it can be written, or use the version of Semel that made it",
+        });
+    }
+    configure_to_read(&connection).map_err(|error| failed("configure the store", &error))?;
+    Ok(connection)
+}
+
+fn configure_to_read(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "cache_size", -Role::Read.cache_kib())?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(())
+}
+
 /// Names a file so that SQLite takes it for one that nobody changes; `None` when it has no such name.
 fn immutable_uri(file: &Path) -> Option<String> {
     let mut uri = "file:".to_owned();

@@ -38,6 +38,9 @@ impl SqliteStore {
     /// # Errors
     /// Says why the file cannot be opened.
     pub fn connect(&self) -> Result<Connection> {
+        if let Some(refusal) = self.only_reads() {
+            return self.named(Err(refusal.clone()));
+        }
         self.named(open::connect(&self.path, open::Role::Outside))
     }
 
