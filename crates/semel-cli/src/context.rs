@@ -47,7 +47,9 @@ impl Context {
     }
 
     async fn engine(&self, store: &str) -> Result<Engine, Failure> {
-        let builder = Engine::builder().redactor(self.settings.redactor()?);
+        let builder = Engine::builder()
+            .copied(self.settings.copied())
+            .redactor(self.settings.redactor()?);
         let builder = self.settings.queues_of(builder);
         if !self.is_remote() {
             return Ok(builder.open(store).await?);

@@ -36,7 +36,8 @@ pub(crate) async fn run(context: &Context, args: &Copy) -> Result<ExitCode, Fail
             by,
         }
     };
-    let source = Engine::open(&args.from).await?;
+    let source = Engine::builder().copied(context.settings.copied());
+    let source = source.open(&args.from).await?;
     if args.dry_run {
         return would(context, &source, args, (&from, &to)).await;
     }

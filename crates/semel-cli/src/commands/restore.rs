@@ -62,10 +62,14 @@ pub(crate) async fn run(context: &Context, args: &Restore) -> Result<ExitCode, F
 
 /// Only a whole copy can be gone on with.
 async fn refuse_to_adopt(engine: &Engine, store: &str) -> Result<(), Failure> {
-    let standing = engine.store().standing().await.map_err(Error::from)?;
-    if standing != Standing::Copy {
-        let text = format!("{store} is no copy: there is nothing to adopt");
-        return Err(Failure::input(text));
+    match engine.store().standing().await.map_err(Error::from)? {
+        Standing::Copy => {}
+        // The file is a whole one, whatever its store was copied from before.
+        Standing::Copied { .. } => return Ok(()),
+        Standing::Open | Standing::Closed(_) => {
+            let text = format!("{store} is no copy: there is nothing to adopt");
+            return Err(Failure::input(text));
+        }
     }
     let origin = engine.store().origin(None).await.map_err(Error::from)?;
     match origin.map(|origin| origin.stage) {

@@ -154,7 +154,11 @@ fn flatten(
     values: &mut BTreeMap<String, String>,
 ) -> Result<(), Failure> {
     for (key, value) in table {
-        let name = format!("{prefix}{key}");
+        let name = match format!("{prefix}{key}") {
+            // A file cannot have `store = "…"` and `[store]`: in the table, the store itself is its URL.
+            name if name == "store.url" => "store".to_owned(),
+            name => name,
+        };
         if let toml::Value::Table(inner) = value {
             let section = format!("{name}.");
             if SETTINGS
@@ -169,6 +173,7 @@ fn flatten(
             let unknown = Failure::input(format!("{}: unknown setting `{name}`", path.display()));
             let known = SETTINGS.iter().map(|setting| setting.name);
             let known = known.chain([
+                "store.url",
                 "mcp.tools",
                 "mcp.servers",
                 "proxy.route",

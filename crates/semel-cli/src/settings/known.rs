@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use semel::CopyPolicy;
 use super::redact;
 use crate::args::values;
 
@@ -58,7 +59,7 @@ const fn list(name: &'static str, env: &'static str, about: &'static str) -> Set
 }
 
 /// All that can be set.
-pub(crate) const SETTINGS: [Setting; 41] = [
+pub(crate) const SETTINGS: [Setting; 42] = [
     plain("store", "SEMEL_STORE", "", "where the ledger is", anything),
     plain(
         "namespace",
@@ -83,6 +84,13 @@ pub(crate) const SETTINGS: [Setting; 41] = [
         "loopback",
         "who needs a token: `loopback` (all but this machine) or `required` (everybody)",
         |text| one_of(text, &["loopback", "required"]),
+    ),
+    plain(
+        "store.copied",
+        "SEMEL_STORE_COPIED",
+        "refuse",
+        "what becomes of a store whose file was copied (`cp`, an image): `refuse` (only read), `adopt` or `ignore`",
+        |text| one_of(text, &CopyPolicy::ALL.map(CopyPolicy::as_str)),
     ),
     plain(
         "run.lease",

@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use semel::{Lease, Retention};
+use semel::{CopyPolicy, Lease, Retention};
 
 use crate::args::{Args, Global, values};
 use crate::failure::Failure;
@@ -191,6 +191,16 @@ impl Settings {
     /// Returns the store's URL.
     pub(crate) fn store(&self) -> &str {
         self.get("store")
+    }
+
+    /// Returns what becomes of a store whose file was copied.
+    pub(crate) fn copied(&self) -> CopyPolicy {
+        let name = self.get("store.copied");
+        let policy = CopyPolicy::ALL
+            .into_iter()
+            .find(|policy| policy.as_str() == name);
+        // It was checked when it was loaded.
+        policy.unwrap_or_default()
     }
 
     /// Returns the store's URL as it may be shown.

@@ -52,6 +52,42 @@ fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
 }
 
 #[test]
+fn store_is_a_plain_value_or_a_table_with_its_url() {
+    for (text, store, copied) in [
+        ("store = 'sqlite:f'", "sqlite:f", CopyPolicy::Refuse),
+        (
+            "[store]\nurl = 'sqlite:f'\ncopied = 'adopt'",
+            "sqlite:f",
+            CopyPolicy::Adopt,
+        ),
+        (
+            "[store]\ncopied = 'ignore'",
+            "sqlite:/home/a/.local/share/semel/semel.db",
+            CopyPolicy::Ignore,
+        ),
+    ] {
+        let (_directory, said) = file(text);
+        let settings = resolve(&said, &[("HOME", "/home/a")]).expect("all is well");
+        assert_eq!(
+            (settings.store(), settings.copied()),
+            (store, copied),
+            "{text}"
+        );
+    }
+    let set = [("SEMEL_STORE_COPIED", "adopt"), ("HOME", "/home/a")];
+    let settings = resolve(&global(), &set).expect("all is well");
+    assert_eq!(settings.copied(), CopyPolicy::Adopt);
+    for wrong in [
+        "store.copied = 'yes'",
+        "[store]\nurl = 7",
+        "[store]\nuri = 'x'",
+    ] {
+        let (_directory, said) = file(wrong);
+        resolve(&said, &[("HOME", "/home/a")]).expect_err(wrong);
+    }
+}
+
+#[test]
 fn a_setting_that_nobody_knows_is_an_error_with_the_nearest_name() {
     for (text, hint) in [
         ("stoer = 'x'", "did you mean `store`?"),

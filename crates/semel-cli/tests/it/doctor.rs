@@ -53,6 +53,7 @@ fn a_healthy_ledger_is_told_line_by_line() {
             "",
             "ok    permissions  only the owner can read the store",
             "",
+            "ok    copies       a copy of the file would be noticed (inode and birth time)",
             "ok    clock        TIME",
             "ok    notes        none waiting",
             "ok    leases       no attempt is past its lease",

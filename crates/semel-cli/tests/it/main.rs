@@ -2,6 +2,7 @@
 
 mod breakers;
 mod confined;
+mod copied_files;
 mod copies;
 mod copy;
 mod docs;

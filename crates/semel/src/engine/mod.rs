@@ -66,7 +66,7 @@ use self::ledger::{Applied, Ledger, RULES, payload_of};
 use self::renew::Renewals;
 use crate::error::{Error, Result};
 use crate::receipt::{Receipt, policy_kept};
-use crate::store::{Chunk, Current, Store, StoreError};
+use crate::store::{Chunk, CopyPolicy, Current, Store, StoreError};
 
 /// Makes actions happen once. Cheap to clone; all clones share one store.
 #[derive(Clone, Debug)]
@@ -119,6 +119,7 @@ pub struct Builder {
     redactor: Redactor,
     token: Option<Hidden>,
     queues: queue::Queues,
+    copied: CopyPolicy,
 }
 
 /// A text that is never shown.
@@ -145,6 +146,14 @@ impl Builder {
     #[must_use]
     pub fn token(mut self, token: &str) -> Self {
         self.token = Some(Hidden(token.to_owned()));
+        self
+    }
+
+    /// Treats a store whose file was copied by means other than Semel's as this says; for
+    /// [`Builder::open`].
+    #[must_use]
+    pub fn copied(mut self, policy: CopyPolicy) -> Self {
+        self.copied = policy;
         self
     }
 
@@ -272,6 +281,7 @@ impl Engine {
             redactor: Redactor::default(),
             token: None,
             queues: queue::Queues::default(),
+            copied: CopyPolicy::default(),
         }
     }
 

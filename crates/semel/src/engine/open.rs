@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use semel_core::Redactor;
+use semel_core::{Label, Redactor};
 
 use super::{Builder, Engine};
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use crate::store::memory::MemoryStore;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::PostgresStore;
 use crate::store::sqlite::SqliteStore;
-use crate::store::{Store, StoreError};
+use crate::store::{CopyPolicy, Standing, Store, StoreError};
 
 /// What a store is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::open`].
     pub async fn open_copy(url: &str) -> Result<Self> {
-        let store = open(url, Purpose::Copy, None).await?;
+        let store = open(url, Purpose::Copy, None, CopyPolicy::Refuse).await?;
         let builder = Self::builder().store(store).sweep_every(None);
         builder.start().await
     }
@@ -71,12 +71,39 @@ impl Builder {
     /// As [`Engine::open`].
     pub async fn open(self, url: &str) -> Result<Engine> {
         let token = self.token.as_ref().map(|token| token.0.as_str());
-        let store = open(url, Purpose::Work, token).await?;
+        let store = open(url, Purpose::Work, token, self.copied).await?;
+        if self.copied == CopyPolicy::Adopt {
+            adopt_copied_file(url, &*store).await?;
+        }
         self.store(store).start().await
     }
 }
 
-async fn open(url: &str, purpose: Purpose, token: Option<&str>) -> Result<Arc<dyn Store>> {
+/// Adopts a store whose file was copied, before anything is begun in it.
+async fn adopt_copied_file(url: &str, store: &dyn Store) -> Result<()> {
+    let is_copied =
+        async || Ok::<_, Error>(matches!(store.standing().await?, Standing::Copied { .. }));
+    let can_write = store
+        .as_sqlite()
+        .is_some_and(|sqlite| sqlite.only_reads().is_none());
+    if !can_write || !is_copied().await? {
+        return Ok(());
+    }
+    let by = Label::new("store.copied").map_err(|error| Error::InvalidInput(error.to_string()))?;
+    let copy = Engine::open_copy(url).await?;
+    match copy.adopt(by).await {
+        // Another process was faster.
+        Err(_) if !is_copied().await? => Ok(()),
+        adopted => adopted.map(drop),
+    }
+}
+
+async fn open(
+    url: &str,
+    purpose: Purpose,
+    token: Option<&str>,
+    copied: CopyPolicy,
+) -> Result<Arc<dyn Store>> {
     let scheme = url.split_once(':');
     #[cfg(feature = "remote")]
     if let Some(("http" | "https" | "http+unix", _)) = scheme {
@@ -99,7 +126,7 @@ async fn open(url: &str, purpose: Purpose, token: Option<&str>) -> Result<Arc<dy
         Some(("sqlite", path)) if !path.is_empty() => {
             let path = PathBuf::from(path);
             let opened = tokio::task::spawn_blocking(move || match purpose {
-                Purpose::Work => SqliteStore::open(path),
+                Purpose::Work => SqliteStore::open_copied(path, copied),
                 Purpose::Copy => SqliteStore::open_copy(path),
             });
             let opened = opened.await.map_err(|error| {

@@ -46,6 +46,7 @@ pub(super) async fn all(context: &Context, doubt_limit: Duration) -> Vec<Check> 
     if let Some(path) = url.strip_prefix("sqlite:").map(Path::new) {
         checks.push(files::permissions(path));
         checks.push(files::disk(path));
+        checks.extend(engine.store().as_sqlite().map(files::copies));
     }
     checks.extend(inbox(context));
     checks.push(clock(&engine));
@@ -106,6 +107,11 @@ async fn standing(engine: &Engine) -> Option<Check> {
             let text = "an unfinished copy, which can only be read";
             let check = Check::new("standing", Grade::Bad, text);
             Some(check.hint("run the same `semel copy` again: it goes on where it stopped"))
+        }
+        (Standing::Copied { from }, _) => {
+            let text = format!("the file is a copy of {from}, which can only be read");
+            let check = Check::new("standing", Grade::Warn, text);
+            Some(check.hint("`semel restore` goes on with it, if the original does not"))
         }
         (Standing::Copy, Some(Stage::Whole) | None) => {
             let check = Check::new("standing", Grade::Warn, "a copy, which can only be read");

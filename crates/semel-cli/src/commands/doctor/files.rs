@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use semel::Engine;
+use semel::store::sqlite::{CopyCheck, SqliteStore};
 
 use super::{Check, Grade};
 
@@ -51,6 +52,22 @@ pub(super) fn permissions(path: &Path) -> Check {
         Grade::Bad
     };
     Check::new("permissions", grade, text).hint(format!("chmod {wanted:04o} {}", path.display()))
+}
+
+/// Says whether a copy of the store's file would be noticed.
+pub(super) fn copies(store: &SqliteStore) -> Check {
+    match store.copy_check() {
+        CopyCheck::On(_) => Check::new(
+            "copies",
+            Grade::Ok,
+            "a copy of the file would be noticed (inode and birth time)",
+        ),
+        CopyCheck::Off(why) => {
+            let text = format!("a copy of the file would not be noticed: {why}");
+            Check::new("copies", Grade::Warn, text)
+                .hint("copy the store with `semel backup`, never with `cp`")
+        }
+    }
 }
 
 /// Looks how much room is left.

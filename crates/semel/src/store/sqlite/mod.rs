@@ -204,6 +204,12 @@ impl SqliteStore {
         })
     }
 
+    /// Says whether a copy of the file would be noticed.
+    #[must_use]
+    pub fn copy_check(&self) -> &CopyCheck {
+        &self.shared.check
+    }
+
     /// Says why this process can only read the store, if that is so: a read-only file system, or
     /// another user's store.
     #[must_use]
