@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::mcp::{Inspect, Mcp, McpServer, McpVerb};
 use crate::args::values;
-use crate::commands::serve;
+use crate::commands::{serve, store_watch};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::settings::Origin;
@@ -42,6 +42,7 @@ pub(crate) async fn run(context: &Context, args: &Mcp) -> Result<ExitCode, Failu
     serve::log(level);
     let engine = Engine::builder().redactor(settings.redactor()?);
     let engine = engine.open(settings.store()).await?;
+    store_watch::start(&engine);
     match &args.listen {
         Some(place) => {
             let listen =

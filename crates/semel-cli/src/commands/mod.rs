@@ -24,6 +24,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod stats;
+pub(crate) mod store_watch;
 pub(crate) mod submit;
 pub(crate) mod token;
 pub(crate) mod verify;

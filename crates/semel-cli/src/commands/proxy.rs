@@ -8,7 +8,7 @@ use semel_server::proxy::{Config, Route, Service};
 use crate::args::proxy::Proxy;
 use crate::args::values;
 use crate::commands::run::inject::Faults;
-use crate::commands::serve;
+use crate::commands::{serve, store_watch};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -33,6 +33,7 @@ pub(crate) async fn run(context: &Context, args: &Proxy) -> Result<ExitCode, Fai
     serve::log(settings.get("proxy.log"));
     let engine = Engine::builder().redactor(settings.redactor()?);
     let engine = engine.open(settings.store()).await?;
+    store_watch::start(&engine);
     faults.plan(&engine);
     let service = open(context, engine, routes, &listening).await?;
     let stopping = serve::stop_on_signals(vec![service.stopper()])?;

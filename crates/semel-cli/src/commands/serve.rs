@@ -10,8 +10,8 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::args::serve::Serve;
 use crate::commands::inbox::watch::Watch;
-use crate::commands::proxy;
 use crate::commands::run::inject::Faults;
+use crate::commands::{proxy, store_watch};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -32,6 +32,7 @@ pub(crate) async fn run(context: &Context, args: &Serve) -> Result<ExitCode, Fai
     let engine = Engine::builder().redactor(settings.redactor()?);
     let engine = settings.queues_of(engine);
     let engine = engine.open(settings.store()).await?;
+    store_watch::start(&engine);
     faults.plan(&engine);
     let proxy = match args.proxy {
         true => Some(proxy::open(context, engine.clone(), settings.routes(), &config).await?),

@@ -10,6 +10,7 @@ mod lifecycle;
 mod outage;
 mod queues;
 mod rates;
+mod replaced;
 mod server;
 mod shapes;
 mod streams;

@@ -16,11 +16,11 @@ pub(super) async fn healthz() -> Response {
     "ok\n".into_response()
 }
 
-/// Says whether calls can be answered: the store must be read.
+/// Says whether calls can be answered: operations must be begun and settled in the store.
 pub(super) async fn readyz(State(server): State<Server>) -> Result<Response, Problem> {
     let limit = server.limits().ready;
-    match tokio::time::timeout(limit, server.engine().store().end()).await {
-        Ok(Ok(_)) => json(Answer::ok(&serde_json::json!({"ready": true}))?),
+    match tokio::time::timeout(limit, server.engine().store().ready()).await {
+        Ok(Ok(())) => json(Answer::ok(&serde_json::json!({"ready": true}))?),
         Ok(Err(error)) => Err(Problem::of(&error.into(), server.now())),
         Err(_) => Err(Problem::timeout(limit)),
     }

@@ -194,6 +194,11 @@ pub trait Store: Send + Sync + Debug {
         FileOwner::this_process()
     }
 
+    /// Says whether operations can be begun and settled in the store from here. It costs a read.
+    fn ready(&self) -> Pending<'_, Result<()>> {
+        Box::pin(async move { self.end().await.map(drop) })
+    }
+
     /// Writes a consistent copy of the whole store into a new file, while others go on. The copy
     /// may only be read until it is adopted.
     fn backup(&self, to: PathBuf) -> Pending<'_, Result<()>> {

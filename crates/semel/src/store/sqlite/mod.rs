@@ -520,6 +520,19 @@ impl Store for SqliteStore {
         self.owner
     }
 
+    fn ready(&self) -> Pending<'_, Result<()>> {
+        Box::pin(async move {
+            if let Writing::Refused(refusal, _) = &self.writing {
+                return self.named(Err(refusal.clone()));
+            }
+            self.named(self.shared.check_files())?;
+            if let Standing::Copied { from } = self.standing().await? {
+                return self.named(Err(file_was_copied(&from)));
+            }
+            self.end().await.map(drop)
+        })
+    }
+
     fn backup(&self, to: PathBuf) -> Pending<'_, Result<()>> {
         Box::pin(async move {
             let (sender, receiver) = oneshot::channel();
