@@ -14,6 +14,7 @@ mod list;
 mod log;
 mod orders;
 mod output;
+mod owners;
 mod postgres;
 mod probe_text;
 mod redaction;

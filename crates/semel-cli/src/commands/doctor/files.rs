@@ -1,6 +1,6 @@
 //! What a doctor looks at on the disk.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use semel::Engine;
@@ -22,7 +22,8 @@ pub(super) fn permissions(path: &Path) -> Check {
     };
     let mut open = vec![];
     let mut files = vec![path.to_path_buf()];
-    files.extend(["-wal", "-shm", "-notes"].map(|end| beside(path, end)));
+    let ends = ["-wal", "-shm", "-journal", "-turn", "-queue", "-notes"];
+    files.extend(ends.map(|end| beside(path, end)));
     for (path, wanted) in files
         .iter()
         .map(|path| (path.as_path(), if path.is_dir() { 0o700 } else { 0o600 }))
@@ -45,8 +46,9 @@ pub(super) fn permissions(path: &Path) -> Check {
         );
     };
     let text = format!("{} has mode {mode:04o}", path.display());
-    // A directory that others may list shows only that there is a ledger.
-    let grade = if open.iter().all(|(path, ..)| path == directory) {
+    // A directory that others may list shows only that there is a ledger. Volumes are often open to a group.
+    let is_minor = |(path, mode, _): &(PathBuf, u32, u32)| path == directory || mode & 0o007 == 0;
+    let grade = if open.iter().all(is_minor) {
         Grade::Warn
     } else {
         Grade::Bad
@@ -89,6 +91,9 @@ pub(super) fn disk(path: &Path) -> Check {
 /// Looks for outcomes that wait beside the store; opening it has just delivered all that could be.
 pub(super) fn notes(engine: &Engine) -> Check {
     let directory = engine.store().notes();
+    if let Some(refused) = directory.as_deref().and_then(|path| refused(engine, path)) {
+        return refused;
+    }
     let waiting = directory.as_deref().map_or(0, count);
     match (waiting, directory) {
         (0, _) | (_, None) => Check::new("notes", Grade::Ok, "none waiting"),
@@ -98,10 +103,32 @@ pub(super) fn notes(engine: &Engine) -> Check {
             format!("{waiting} could not be delivered"),
         )
         .hint(format!(
-            "they are in {}: outcomes that the ledger could not take",
+            "they are in {}: outcomes that the ledger could not take, or files that are no report of an attempt",
             directory.display()
         )),
     }
+}
+
+/// Finds fault with a directory of notes that another user controls: nothing in it is delivered.
+fn refused(engine: &Engine, path: &Path) -> Option<Check> {
+    let found = path.symlink_metadata().ok()?;
+    let owner = engine.store().notes_owner().user();
+    let mode = found.permissions().mode() & 0o7777;
+    let hint = if !found.is_dir() {
+        format!("remove {}: it is a link or a file", path.display())
+    } else if found.uid() != owner {
+        format!("chown {owner} {}", path.display())
+    } else if mode & 0o002 != 0 {
+        format!("chmod 0700 {}", path.display())
+    } else {
+        return None;
+    };
+    let text = format!(
+        "{} (user {}, mode {mode:04o}) is another user's, or open to all; nothing in it is delivered",
+        path.display(),
+        found.uid()
+    );
+    Some(Check::new("notes", Grade::Bad, text).hint(hint))
 }
 
 fn count(directory: &Path) -> usize {
