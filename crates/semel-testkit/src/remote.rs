@@ -268,6 +268,7 @@ async fn respond(shared: &Shared, request: Request<Incoming>) -> io::Result<Resp
         Some(Trouble::LoseReply | Trouble::Garbage | Trouble::HalfAnAnswer) | None => {}
     }
     let answered = wire::answer(&shared.engine, &caller, &body).await;
+    let answered = answered.map(|message| message.bytes);
     match trouble {
         Some(Trouble::LoseReply) => return Err(cut()),
         Some(Trouble::Garbage) => {

@@ -37,6 +37,7 @@ mod hold;
 pub mod holder;
 #[cfg(feature = "http")]
 pub mod http;
+mod incident;
 mod owned;
 mod receipt;
 #[cfg(feature = "remote")]
@@ -60,6 +61,7 @@ pub use engine::{
 pub use error::{Ambiguous, Error, Refusal, Result};
 pub use events::Events;
 pub use hold::Hold;
+pub use incident::{Concealed, Incident, IncidentId};
 pub use receipt::{Receipt, span};
 pub use semel_core as core;
 pub use semel_core::{

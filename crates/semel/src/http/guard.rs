@@ -199,9 +199,7 @@ impl Inner {
         received.map_err(|error| match error {
             NotReceived::TooLarge => Refusal::too_large(limits.request),
             NotReceived::Broken(why) => Refusal::input(format!("the body broke off: {why}")),
-            NotReceived::Spool(error) => {
-                Refusal::internal(format!("the body cannot be kept: {error}"))
-            }
+            NotReceived::Spool(error) => Refusal::unkept(&error),
         })
     }
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::Body;
 use crate::error::Error;
+use crate::incident::{Concealed, Incident};
 
 /// Says that an answer is the guard's own, and which.
 pub const SEMEL_ERROR: HeaderName = HeaderName::from_static("semel-error");
@@ -40,13 +41,15 @@ pub struct Refusal {
     code: &'static str,
     title: &'static str,
     detail: String,
-    hint: Option<String>,
+    hint: Option<Box<str>>,
     retryable: bool,
     retry_after: Option<Duration>,
     /// The status of an answer that was given and is not kept.
     original_status: Option<u16>,
     /// When a breaker lets a call through again.
     retry_at: Option<Timestamp>,
+    /// What the client is not told.
+    incident: Option<Box<Incident>>,
 }
 
 fn status(number: u16) -> StatusCode {
@@ -65,11 +68,12 @@ impl Refusal {
             retry_after: None,
             original_status: None,
             retry_at: None,
+            incident: None,
         }
     }
 
     fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into().into_boxed_str());
         self
     }
 
@@ -184,7 +188,7 @@ impl Refusal {
         let refusal = Self::doubt(status, detail, key);
         if retries {
             let mut refusal = refusal.retryable(PAUSE);
-            refusal.hint = Some("the same request is sent again when it comes again".to_owned());
+            refusal.hint = Some("the same request is sent again when it comes again".into());
             return refusal;
         }
         refusal
@@ -192,8 +196,33 @@ impl Refusal {
 
     /// A request of which the ledger did not take what became of it.
     pub(super) fn unreported(why: &str, error: &Error, key: &impl Display) -> Self {
-        let detail = format!("what became of the request could not be stored ({error}): {why}");
-        Self::doubt(StatusCode::BAD_GATEWAY, detail, key)
+        Self::concealing(error, |error| {
+            let detail = format!("what became of the request could not be stored ({error}): {why}");
+            Self::doubt(StatusCode::BAD_GATEWAY, detail, key)
+        })
+    }
+
+    /// Makes the refusal of an error without the cause of a store's failure, which goes along for the log.
+    fn concealing(error: &Error, make: impl FnOnce(&Error) -> Self) -> Self {
+        match error.concealed() {
+            None => make(error),
+            Some(Concealed { error, incident }) => {
+                let mut refusal = make(&error);
+                refusal.incident = Some(Box::new(incident));
+                refusal
+            }
+        }
+    }
+
+    /// A request whose body could not be kept here until it is sent.
+    pub(super) fn unkept(error: &std::io::Error) -> Self {
+        let incident = Incident::new(format!("the body of a request cannot be kept: {error}"));
+        let id = incident.id;
+        let detail =
+            format!("the body cannot be kept (the server's log has the cause: incident {id})");
+        let mut refusal = Self::internal(detail);
+        refusal.incident = Some(Box::new(incident));
+        refusal
     }
 
     fn doubt(status: StatusCode, detail: String, key: &impl Display) -> Self {
@@ -293,6 +322,10 @@ impl Refusal {
 
     /// What the ledger refuses, in the words of the profile.
     pub(super) fn of(error: &Error, profile: &Profile) -> Self {
+        Self::concealing(error, |error| Self::told(error, profile))
+    }
+
+    fn told(error: &Error, profile: &Profile) -> Self {
         if let Some(rejection) = error.rejection() {
             return match rejection {
                 Rejection::KeyReused => Self::key_reused(profile),
@@ -340,7 +373,7 @@ impl Refusal {
         }
     }
 
-    /// Writes it as an answer.
+    /// Writes it as an answer. What the client is not told is in its extensions, as an [`Incident`].
     #[must_use]
     pub fn response(&self) -> Response<Body> {
         let mut problem = Map::new();
@@ -376,6 +409,9 @@ impl Refusal {
         }
         if !self.retryable {
             do_not_retry(headers);
+        }
+        if let Some(incident) = &self.incident {
+            response.extensions_mut().insert(Incident::clone(incident));
         }
         response
     }

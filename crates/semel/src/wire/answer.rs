@@ -14,13 +14,24 @@ use super::wall::Wall;
 use super::{Brought, Bytes, PART_MAX, Subject};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::incident::Incident;
 use crate::store::{
-    Current, INPUT, Logged, PAGE_MAX, Page, Place, Query, Result, StoreError, Stored,
+    Current, INPUT, Logged, Moved, PAGE_MAX, Page, Place, Query, Result, Standing, StoreError,
+    Stored,
 };
 
 /// How many pages of the log one call looks through for entries of its caller: beyond them the answer
 /// says how far it came, so that a busy neighbour cannot hold a call up.
 const LOG_PAGES_MAX: usize = 16;
+
+/// A message for a caller.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// What the caller is not told, for the log.
+    pub incident: Option<Incident>,
+}
 
 /// Answers one call of a caller.
 ///
@@ -30,24 +41,46 @@ pub async fn answer(
     engine: &Engine,
     caller: &Caller,
     call: &[u8],
-) -> std::result::Result<Vec<u8>, Malformed> {
+) -> std::result::Result<Message, Malformed> {
     let call = Call::decode(call)?;
-    let said = said(engine, caller, call).await;
-    let answer = Answer {
-        now: engine.store().now(),
-        said: said.unwrap_or_else(Said::Failed),
+    let (said, incident) = match said(engine, caller, call).await {
+        Ok(said) => (said, None),
+        Err(Failure::OfCaller(error)) => (Said::Failed(error), None),
+        Err(Failure::OfStore(error)) => match error.concealed() {
+            Some((error, incident)) => (Said::Failed(error), Some(incident)),
+            None => (Said::Failed(error), None),
+        },
     };
-    Ok(answer.encode())
+    let now = engine.store().now();
+    let bytes = Answer { now, said }.encode();
+    Ok(Message { bytes, incident })
 }
 
-async fn said(engine: &Engine, caller: &Caller, call: Call) -> Result<Said> {
+/// Why there is no answer. What the store says can name a file or a host and is not told as it is.
+enum Failure {
+    OfCaller(StoreError),
+    OfStore(StoreError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::OfStore(error)
+    }
+}
+
+type Outcome<T> = std::result::Result<T, Failure>;
+
+async fn said(engine: &Engine, caller: &Caller, call: Call) -> Outcome<Said> {
     let needed = call.scope();
     if !caller.scope.includes(needed) {
-        return Err(StoreError::Forbidden(format!(
-            "this needs the scope `{}`, and the token has `{}`",
-            needed.as_str(),
-            caller.scope.as_str()
-        )));
+        let has = match caller.principal {
+            Some(_) => "the token",
+            None => "a caller without a token",
+        };
+        return Err(Failure::OfCaller(StoreError::Forbidden(format!(
+            "this needs a token with the scope `{needed}`, and {has} has `{}`",
+            caller.scope
+        ))));
     }
     let store = &**engine.store();
     let namespace = &caller.namespace;
@@ -70,9 +103,9 @@ async fn said(engine: &Engine, caller: &Caller, call: Call) -> Result<Said> {
         } => {
             check_fence(fence)?;
             if !wall.has_place(place).await? {
-                return Err(StoreError::Corrupt(
+                return Err(Failure::OfCaller(StoreError::Corrupt(
                     "a claimed operation is not there".to_owned(),
-                ));
+                )));
             }
             store.append(place, fence, chunks).await?;
             Said::Taken
@@ -99,7 +132,16 @@ async fn said(engine: &Engine, caller: &Caller, call: Call) -> Result<Said> {
         Call::List(query) => Said::Page(list(wall, *query).await?),
         Call::Log { after, limit } => log(wall, after, limit).await?,
         Call::End => Said::End(store.end().await?),
-        Call::Standing => Said::Standing(store.standing().await?),
+        Call::Standing => Said::Standing(match store.standing().await? {
+            standing @ (Standing::Open | Standing::Copy) => standing,
+            // The path that a copied file remembers is for the operator, too.
+            Standing::Copied { .. } => Standing::Copy,
+            // Where the ledger has gone is for the operator: it names a file or a host.
+            Standing::Closed(moved) => Standing::Closed(Moved {
+                to: "another store".to_owned(),
+                ..moved
+            }),
+        }),
         Call::Kin(kin) => Said::Records(wall.kin(kin).await?),
         Call::Waiting(ask) => Said::Records(wall.waiting(ask).await?),
         Call::Taken { queue, lane, limit } => {
@@ -137,7 +179,7 @@ async fn payload(wall: Wall<'_>, place: Place, offset: u64) -> Result<Option<Par
     }))
 }
 
-async fn list(wall: Wall<'_>, mut query: Query) -> Result<Page> {
+async fn list(wall: Wall<'_>, mut query: Query) -> Outcome<Page> {
     match &query.namespace {
         Some(named) if named != wall.namespace => return Err(other_namespace(wall)),
         Some(_) | None => query.namespace = Some(wall.namespace.clone()),
@@ -196,14 +238,19 @@ async fn log(wall: Wall<'_>, mut after: u64, limit: usize) -> Result<Said> {
     })
 }
 
-fn other_namespace(wall: Wall<'_>) -> StoreError {
-    StoreError::Forbidden(format!(
+fn other_namespace(wall: Wall<'_>) -> Failure {
+    Failure::OfCaller(StoreError::Forbidden(format!(
         "here it is always the namespace `{}`: another one takes another token",
         wall.namespace
-    ))
+    )))
 }
 
-async fn applied(engine: &Engine, caller: &Caller, wall: Wall<'_>, apply: Apply) -> Result<Said> {
+/// An error of the engine that is not the store's.
+fn unusual(error: &Error) -> Failure {
+    Failure::OfCaller(StoreError::Refused(error.to_string()))
+}
+
+async fn applied(engine: &Engine, caller: &Caller, wall: Wall<'_>, apply: Apply) -> Outcome<Said> {
     let Apply {
         subject,
         command,
@@ -247,10 +294,10 @@ async fn applied(engine: &Engine, caller: &Caller, wall: Wall<'_>, apply: Apply)
             Command::Breaker(ask)
         }
         Command::Bury(_) | Command::Drop(_) | Command::Adopt(_) => {
-            return Err(StoreError::Forbidden(format!(
+            return Err(Failure::OfCaller(StoreError::Forbidden(format!(
                 "the server does `{}` itself",
                 command.name()
-            )));
+            ))));
         }
     };
     if let Some((parent, _)) = &brought.parent
@@ -270,8 +317,8 @@ async fn applied(engine: &Engine, caller: &Caller, wall: Wall<'_>, apply: Apply)
             at: applied.at,
         }),
         Err(Error::Refused(refusal)) => Ok(refused(refusal.rejection, refusal.record)),
-        Err(Error::Store(error)) => Err(error),
-        Err(other) => Err(StoreError::Refused(other.to_string())),
+        Err(Error::Store(error)) => Err(error.into()),
+        Err(other) => Err(unusual(&other)),
     }
 }
 
@@ -280,7 +327,12 @@ const fn refused(rejection: Rejection, record: Option<Arc<Record>>) -> Said {
 }
 
 /// Makes an operation the caller's own, or says that it cannot be.
-fn owned(caller: &Caller, wall: Wall<'_>, subject: &Subject, spec: Arc<Spec>) -> Result<Arc<Spec>> {
+fn owned(
+    caller: &Caller,
+    wall: Wall<'_>,
+    subject: &Subject,
+    spec: Arc<Spec>,
+) -> Outcome<Arc<Spec>> {
     let named = spec.namespace == *wall.namespace;
     if !named || KeyHash::of(wall.namespace, &spec.key) != subject.hash {
         return Err(other_namespace(wall));
@@ -295,10 +347,10 @@ fn owned(caller: &Caller, wall: Wall<'_>, subject: &Subject, spec: Arc<Spec>) ->
 }
 
 /// Attempts store what they produce; what a task is given stays as it was submitted.
-fn check_fence(fence: Fence) -> Result<()> {
+fn check_fence(fence: Fence) -> Outcome<()> {
     if fence == INPUT {
         let text = "what a task is given is not changed".to_owned();
-        return Err(StoreError::Refused(text));
+        return Err(Failure::OfCaller(StoreError::Refused(text)));
     }
     Ok(())
 }
@@ -309,14 +361,14 @@ async fn check_payload(
     subject: &Subject,
     command: &Command,
     brought: &Brought,
-) -> Result<()> {
+) -> Outcome<()> {
     if let Command::Submit(submit) = command {
         let named = submit.task.as_ref().and_then(|task| task.input);
         let input = brought.input.as_deref().map(Payload::of);
         if named != input {
-            return Err(StoreError::Refused(
+            return Err(Failure::OfCaller(StoreError::Refused(
                 "the input that was sent is not the one that the task names".to_owned(),
-            ));
+            )));
         }
     }
     let named = match command {
@@ -349,8 +401,8 @@ async fn check_payload(
     if named.map(|payload| (payload.digest, payload.size)) == brought {
         Ok(())
     } else {
-        Err(StoreError::Refused(
+        Err(Failure::OfCaller(StoreError::Refused(
             "the answer that was sent is not the one that the outcome names".to_owned(),
-        ))
+        )))
     }
 }

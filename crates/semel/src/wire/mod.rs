@@ -17,7 +17,7 @@ mod reply;
 mod tests;
 mod wall;
 
-pub use self::answer::answer;
+pub use self::answer::{Message, answer};
 pub use self::call::{Apply, Call};
 pub use self::caller::Caller;
 pub use self::fields::Malformed;

@@ -101,7 +101,11 @@ async fn standing(engine: &Engine) -> Option<Check> {
         (Standing::Closed(moved), _) => {
             let text = format!("closed: the ledger has moved to {}", moved.to);
             let check = Check::new("standing", Grade::Bad, text);
-            Some(check.hint(format!("say --store {} (or SEMEL_STORE)", moved.to)))
+            // A server does not say where its ledger has gone.
+            Some(match store.namespace() {
+                Some(_) => check.hint("ask the operator of the server for the new address"),
+                None => check.hint(format!("say --store {} (or SEMEL_STORE)", moved.to)),
+            })
         }
         (Standing::Copy, Some(Stage::Filling | Stage::Adopting)) => {
             let text = "an unfinished copy, which can only be read";
