@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use semel_core::ledger::codec::{encode_entry, encode_record};
-use semel_core::ledger::{Begin, Command, Fence, Record, Rejection, Resolution, Spec, Submit};
-use semel_core::{Digest, KeyHash, Payload, Verdict};
+use semel_core::ledger::{
+    Begin, Command, Expire, Fence, Record, Rejection, Resolution, Spec, Submit,
+};
+use semel_core::{Digest, KeyHash, Payload, Scope, Verdict};
 
 use super::call::{Apply, Call};
 use super::caller::Caller;
@@ -256,6 +258,7 @@ async fn applied(engine: &Engine, caller: &Caller, wall: Wall<'_>, apply: Apply)
         command,
         brought,
     } = apply;
+    let command = without_strangers_claim(caller, wall, &subject, command).await?;
     let command = match command {
         Command::Begin(begin) => {
             let spec = owned(caller, wall, &subject, begin.spec)?;
@@ -320,6 +323,53 @@ async fn applied(engine: &Engine, caller: &Caller, wall: Wall<'_>, apply: Apply)
         Err(Error::Store(error)) => Err(error.into()),
         Err(other) => Err(unusual(&other)),
     }
+}
+
+/// Takes the claim that a holder is gone out of a command, unless the caller may make it.
+///
+/// The server cannot look for a process on another machine, so it believes the caller. A claim about another caller's
+/// attempt would end a lease that is alive: a doubt without a reason, or a second effect where doubts are retried.
+/// So a caller is believed about operations of its own, and about all with the scope `operate`.
+async fn without_strangers_claim(
+    caller: &Caller,
+    wall: Wall<'_>,
+    subject: &Subject,
+    command: Command,
+) -> Outcome<Command> {
+    let claims_gone = match &command {
+        Command::Begin(begin) => begin.sighting.is_some_and(|sighting| !sighting.alive),
+        Command::Expire(expire) => expire.gone.is_some(),
+        Command::Submit(_)
+        | Command::Renew(_)
+        | Command::Settle(_)
+        | Command::Resolve(_)
+        | Command::Retry(_)
+        | Command::Cancel(_)
+        | Command::Forget(_)
+        | Command::Bury(_)
+        | Command::Drop(_)
+        | Command::Deliver(_)
+        | Command::Adopt(_)
+        | Command::Breaker(_) => false,
+    };
+    if !claims_gone || caller.scope.includes(Scope::Operate) {
+        return Ok(command);
+    }
+    let is_own = match wall.load(&subject.hash).await? {
+        Current::Stored(stored) => {
+            let operation = stored.record.operation();
+            operation.is_some_and(|operation| operation.spec.principal == caller.principal)
+        }
+        Current::Absent(_) => false,
+    };
+    Ok(match command {
+        Command::Begin(begin) if !is_own => Command::Begin(Begin {
+            sighting: None,
+            ..begin
+        }),
+        Command::Expire(_) if !is_own => Command::Expire(Expire { gone: None }),
+        own => own,
+    })
 }
 
 const fn refused(rejection: Rejection, record: Option<Arc<Record>>) -> Said {

@@ -1,11 +1,11 @@
 //! Walls between namespaces, and scopes: what is another's is not there.
 
-use semel::core::ledger::{Command, Fence, Horizon, Record, Settle, StateKind};
+use semel::core::ledger::{Command, Expire, Fence, Horizon, Record, Settle, StateKind};
 use semel::core::{Digest, KeyHash, Verdict};
 use semel::remote::{RemoteStore, Told};
 use semel::store::{Chunk, Current, Query, StoreError};
-use semel::wire::{Brought, Bytes, Subject};
-use semel::{AttemptId, Effect, Engine, Error, Label, Namespace, Outcome, Payload, Scope};
+use semel::wire::{Brought, Bytes, Caller, Subject};
+use semel::{AttemptId, Effect, Engine, Error, Label, Namespace, OnDoubt, Outcome, Payload, Scope};
 use semel_testkit::remote::{Server, caller};
 
 use super::{key, open, order, permit, server, stored};
@@ -262,6 +262,47 @@ async fn each_scope_allows_what_it_says() {
         matches!(unknown, Err(StoreError::Unauthorized(_))),
         "{unknown:?}"
     );
+}
+
+/// A server cannot look for a process on another machine. A client that says so of another caller's attempt would end
+/// a lease that is alive, and where doubts are retried both would act.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writer_is_not_believed_that_another_callers_holder_is_gone() {
+    for (claims, scope, is_believed) in [
+        ("a", Scope::Write, true),
+        ("b", Scope::Write, false),
+        ("b", Scope::Operate, true),
+    ] {
+        let server = server().await;
+        let named = |name: &str, scope| Caller {
+            principal: Some(Label::new(&format!("token {name}")).expect("a valid name")),
+            ..caller("default", scope)
+        };
+        server.admit("holder", named("a", Scope::Write));
+        server.admit("claims", named(claims, scope));
+        let (holder, claimant) = (
+            open(&server, Some("holder")).await,
+            open(&server, Some("claims")).await,
+        );
+        let held = permit(&holder, order().on_doubt(OnDoubt::Retry)).await;
+        let subject = Subject {
+            hash: KeyHash::of(&holder.namespace(), &key("order-7")),
+            key: Some(key("order-7")),
+        };
+        let remote = claimant.store().as_remote().expect("it is remote");
+        let gone = Command::Expire(Expire {
+            gone: Some(held.fence()),
+        });
+        let told = remote.apply(&subject, &gone, &Brought::default()).await;
+        told.expect("it is answered");
+        let state = stored(&server, "order-7").await.state.kind();
+        let expected = if is_believed {
+            StateKind::Doubtful
+        } else {
+            StateKind::Running
+        };
+        assert_eq!(state, expected, "{claims} {scope}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
