@@ -8,6 +8,7 @@ use semel_core::ledger::{
 };
 use semel_core::{Digest, KeyHash, Payload, Scope, Verdict};
 
+use super::attempt_ids;
 use super::call::{Apply, Call};
 use super::caller::Caller;
 use super::fields::Malformed;
@@ -45,8 +46,13 @@ pub async fn answer(
     call: &[u8],
 ) -> std::result::Result<Message, Malformed> {
     let call = Call::decode(call)?;
+    let own = match &call {
+        Call::Apply(apply) => attempt_ids::named_by(&apply.command).cloned(),
+        _ => None,
+    };
     let (said, incident) = match said(engine, caller, call).await {
-        Ok(said) => (said, None),
+        Ok(said) if caller.scope.includes(Scope::Operate) => (said, None),
+        Ok(said) => (attempt_ids::hide(said, own.as_ref()), None),
         Err(Failure::OfCaller(error)) => (Said::Failed(error), None),
         Err(Failure::OfStore(error)) => match error.concealed() {
             Some((error, incident)) => (Said::Failed(error), Some(incident)),

@@ -9,6 +9,7 @@
 //! namespace is answered as if it were not there.
 
 mod answer;
+mod attempt_ids;
 mod call;
 mod caller;
 mod fields;
