@@ -8,6 +8,7 @@ mod http;
 mod kill;
 mod lifecycle;
 mod outage;
+mod probes;
 mod queues;
 mod rates;
 mod replaced;
