@@ -10,11 +10,11 @@ use semel::store::{
     Place, Progress, Query, Result, Store, Stored, Waiting,
 };
 use semel::{Timestamp, TokenId, TokenRecord};
-use semel_core::KeyHash;
 use semel_core::clock::{Reading, Stamp, judge};
 use semel_core::identity::Kin;
 use semel_core::ledger::Fence;
 use semel_core::queue::QueueHash;
+use semel_core::{KeyHash, PrincipalKey};
 
 use crate::conformance::ManualClock;
 
@@ -286,6 +286,18 @@ impl Store for Counted {
 
     fn tidy(&self) -> Pending<'_, Result<bool>> {
         self.store.tidy()
+    }
+
+    fn principal_key(&self) -> Pending<'_, Result<Option<PrincipalKey>>> {
+        self.store.principal_key()
+    }
+
+    fn offer_principal_key(&self, key: PrincipalKey) -> Pending<'_, Result<PrincipalKey>> {
+        self.store.offer_principal_key(key)
+    }
+
+    fn replace_principal_key(&self, key: PrincipalKey) -> Pending<'_, Result<()>> {
+        self.store.replace_principal_key(key)
     }
 
     fn add_token(&self, token: TokenRecord) -> Pending<'_, Result<bool>> {

@@ -15,6 +15,7 @@ pub mod lines;
 pub mod lists;
 pub mod logs;
 pub mod payloads;
+pub mod principal_keys;
 pub mod removal;
 pub mod tokens;
 

@@ -9,7 +9,7 @@ use semel_core::clock::{Reading, Stamp, judge};
 use semel_core::identity::Kin;
 use semel_core::ledger::{Fence, Record};
 use semel_core::queue::QueueHash;
-use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
+use semel_core::{KeyHash, PrincipalKey, Timestamp, TokenId, TokenRecord};
 
 use super::{
     AbsentAsOf, Change, Chunk, Commit, Current, Expected, Guard, INPUT, KIN_MAX, Logged,
@@ -37,6 +37,7 @@ struct State {
     mark: Option<Stamp>,
     progress: Progress,
     tokens: BTreeMap<TokenId, TokenRecord>,
+    principal_key: Option<PrincipalKey>,
 }
 
 #[derive(Debug)]
@@ -457,6 +458,21 @@ impl Store for MemoryStore {
 
     fn tidy(&self) -> Pending<'_, Result<bool>> {
         Box::pin(async { Ok(false) })
+    }
+
+    fn principal_key(&self) -> Pending<'_, Result<Option<PrincipalKey>>> {
+        Box::pin(async move { Ok(self.state().principal_key.clone()) })
+    }
+
+    fn offer_principal_key(&self, key: PrincipalKey) -> Pending<'_, Result<PrincipalKey>> {
+        Box::pin(async move { Ok(self.state().principal_key.get_or_insert(key).clone()) })
+    }
+
+    fn replace_principal_key(&self, key: PrincipalKey) -> Pending<'_, Result<()>> {
+        Box::pin(async move {
+            self.state().principal_key = Some(key);
+            Ok(())
+        })
     }
 
     fn add_token(&self, token: TokenRecord) -> Pending<'_, Result<bool>> {

@@ -27,7 +27,7 @@ use semel_core::clock::{Reading, Stamp};
 use semel_core::identity::{self, Kin, KinChange};
 use semel_core::ledger::{Entry, Fence, Record, StateKind, Version};
 use semel_core::queue::{Bounds, LineChange, QueueHash};
-use semel_core::{Digest, Key, KeyHash, Namespace, Timestamp, TokenId, TokenRecord};
+use semel_core::{Digest, Key, KeyHash, Namespace, PrincipalKey, Timestamp, TokenId, TokenRecord};
 use tokio::sync::mpsc;
 
 pub use self::line::{WAITING_MAX, Waiting};
@@ -248,6 +248,25 @@ pub trait Store: Send + Sync + Debug {
     /// left to do.
     fn tidy(&self) -> Pending<'_, Result<bool>>;
 
+    /// Returns the secret key under which the credentials of callers are hashed; `None` when there is none yet. No
+    /// call of a server returns it.
+    fn principal_key(&self) -> Pending<'_, Result<Option<PrincipalKey>>> {
+        Box::pin(async { Err(keeps_no_key()) })
+    }
+
+    /// Keeps this key unless there is one, durably, and returns the stored one: processes that offer different keys
+    /// at the same time get the same one.
+    fn offer_principal_key(&self, key: PrincipalKey) -> Pending<'_, Result<PrincipalKey>> {
+        let _nowhere = key;
+        Box::pin(async { Err(keeps_no_key()) })
+    }
+
+    /// Takes over the key of the store that this one is a copy of.
+    fn replace_principal_key(&self, key: PrincipalKey) -> Pending<'_, Result<()>> {
+        let _nowhere = key;
+        Box::pin(async { Err(keeps_no_key()) })
+    }
+
     /// Keeps a new token; returns `false`, and writes nothing, when there is one with this id. A store
     /// whose ledger has moved takes none.
     fn add_token(&self, token: TokenRecord) -> Pending<'_, Result<bool>> {
@@ -315,6 +334,18 @@ pub(crate) fn make_notes(store: &dyn Store) -> io::Result<OwnedDirectory> {
 
 fn keeps_no_tokens() -> StoreError {
     StoreError::Refused("this kind of store keeps no tokens".to_owned())
+}
+
+fn keeps_no_key() -> StoreError {
+    StoreError::Refused("this kind of store keeps no key for the names of callers".to_owned())
+}
+
+/// Reads a stored key.
+fn read_principal_key(bytes: &[u8]) -> Result<PrincipalKey> {
+    let bytes = bytes
+        .try_into()
+        .map_err(|_| StoreError::Corrupt("the mark `principal-key` cannot be read".to_owned()))?;
+    Ok(PrincipalKey::new(bytes))
 }
 
 fn cannot_be_copied() -> StoreError {

@@ -105,7 +105,18 @@ conforms_from_afar![
 ];
 
 conforms![
-    commits, payloads, lists, logs, crowds, handles, removal, tokens, kin, lines, breakers
+    commits,
+    payloads,
+    lists,
+    logs,
+    crowds,
+    handles,
+    removal,
+    tokens,
+    principal_keys,
+    kin,
+    lines,
+    breakers
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

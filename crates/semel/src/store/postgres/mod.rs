@@ -11,6 +11,7 @@ mod listen;
 mod log;
 mod notify;
 mod pool;
+mod principal_key;
 mod reader;
 mod schema;
 mod servers;
@@ -29,7 +30,7 @@ use semel_core::clock::{Reading, Stamp};
 use semel_core::identity::Kin;
 use semel_core::ledger::Fence;
 use semel_core::queue::QueueHash;
-use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
+use semel_core::{KeyHash, PrincipalKey, Timestamp, TokenId, TokenRecord};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::Type;
 
@@ -423,6 +424,18 @@ impl Store for PostgresStore {
 
     fn tidy(&self) -> Pending<'_, Result<bool>> {
         Box::pin(async { Ok(false) })
+    }
+
+    fn principal_key(&self) -> Pending<'_, Result<Option<PrincipalKey>>> {
+        Box::pin(principal_key::load(&self.pool))
+    }
+
+    fn offer_principal_key(&self, key: PrincipalKey) -> Pending<'_, Result<PrincipalKey>> {
+        Box::pin(principal_key::offer(&self.pool, key))
+    }
+
+    fn replace_principal_key(&self, key: PrincipalKey) -> Pending<'_, Result<()>> {
+        Box::pin(principal_key::replace(&self.pool, key))
     }
 
     fn add_token(&self, token: TokenRecord) -> Pending<'_, Result<bool>> {

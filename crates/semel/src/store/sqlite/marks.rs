@@ -30,6 +30,9 @@ pub(super) const FILE: &str = "file";
 /// A number unlike that of any other store; set when it is first asked for.
 pub(super) const ID: &str = "id";
 
+/// The secret key under which the credentials of callers are hashed; set when it is first asked for.
+pub(super) const PRINCIPAL_KEY: &str = "principal-key";
+
 /// Marks that are set or taken away together.
 pub(super) type Marks = Vec<(&'static str, Option<Vec<u8>>)>;
 

@@ -31,7 +31,7 @@ use semel_core::identity::Kin;
 use semel_core::ledger::codec::{encode_entry, encode_record};
 use semel_core::ledger::{Command, Entry, Event, Fence};
 use semel_core::queue::QueueHash;
-use semel_core::{KeyHash, Timestamp, TokenId, TokenRecord};
+use semel_core::{KeyHash, PrincipalKey, Timestamp, TokenId, TokenRecord};
 use tokio::sync::oneshot;
 
 pub use self::files::{CopyCheck, FileIdentity};
@@ -343,6 +343,28 @@ impl SqliteStore {
         Ok(format!("{:032x}", u128::from_be_bytes(id)))
     }
 
+    async fn keep_principal_key(&self, key: PrincipalKey) -> Result<PrincipalKey> {
+        if let Some(stored) = self.principal_key().await? {
+            return Ok(stored);
+        }
+        match self.standing().await? {
+            Standing::Open => {}
+            Standing::Copy => return self.named(Err(only_read())),
+            Standing::Copied { from } => return self.named(Err(file_was_copied(&from))),
+            Standing::Closed(moved) => return self.named(Err(Moved::refusal(&moved.to))),
+        }
+        let marks = vec![(marks::PRINCIPAL_KEY, Some(key.bytes().to_vec()))];
+        self.stand(marks, When::Missing(marks::PRINCIPAL_KEY))
+            .await?;
+        // Another process may have been first.
+        let stored = self.principal_key().await?;
+        self.named(stored.ok_or_else(|| {
+            StoreError::Unavailable(
+                "the mark `principal-key` was written and is not there".to_owned(),
+            )
+        }))
+    }
+
     /// Makes the bytes of a change, in the caller's thread.
     fn prepare(change: Change) -> Result<Box<Prepared>> {
         let payload = match change.payload {
@@ -597,6 +619,24 @@ impl Store for SqliteStore {
             (marks::FILE, file.map(|file| file.to_bytes())),
         ];
         Box::pin(self.stand(marks, When::Always))
+    }
+
+    fn principal_key(&self) -> Pending<'_, Result<Option<PrincipalKey>>> {
+        Box::pin(async move {
+            let bytes = self.mark(marks::PRINCIPAL_KEY)?;
+            self.named(bytes.as_deref().map(read_principal_key).transpose())
+        })
+    }
+
+    fn offer_principal_key(&self, key: PrincipalKey) -> Pending<'_, Result<PrincipalKey>> {
+        Box::pin(self.keep_principal_key(key))
+    }
+
+    fn replace_principal_key(&self, key: PrincipalKey) -> Pending<'_, Result<()>> {
+        Box::pin(async move {
+            self.set_mark(marks::PRINCIPAL_KEY, key.bytes().to_vec())
+                .await
+        })
     }
 
     fn tidy(&self) -> Pending<'_, Result<bool>> {
