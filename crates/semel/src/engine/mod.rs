@@ -15,6 +15,7 @@ mod open;
 mod operate;
 mod permit;
 mod preview;
+mod principals;
 mod queue;
 mod redaction;
 #[cfg(feature = "remote")]
@@ -85,6 +86,7 @@ pub(crate) struct Inner {
     turns: queue::Turns,
     queues: queue::Queues,
     uses: tokens::Uses,
+    principal_key: principals::KnownKey,
     breakers: crate::breaker::Known,
     /// Ends the background tasks with the last engine and the last permit.
     background: OnceLock<Background>,
@@ -227,6 +229,7 @@ impl Builder {
             turns: queue::Turns::default(),
             queues: self.queues,
             uses: tokens::Uses::default(),
+            principal_key: principals::KnownKey::default(),
             breakers: crate::breaker::Known::default(),
             background: OnceLock::new(),
             listening: OnceLock::new(),

@@ -11,6 +11,7 @@
 
 mod connect;
 mod pool;
+mod principal_codes;
 mod url;
 
 use std::fmt;
@@ -29,6 +30,7 @@ use semel_core::{Digest, KeyHash, Namespace, Scope, Timestamp, TokenId, TokenRec
 use tokio::time::Instant;
 
 use self::pool::{Heard, Pool};
+use self::principal_codes::PrincipalCodes;
 use self::url::Url;
 use crate::store::time::Time;
 use crate::store::{
@@ -61,6 +63,7 @@ pub struct RemoteStore {
     hello: Hello,
     notes: Option<PathBuf>,
     passed_over: PassedOver,
+    principal_codes: PrincipalCodes,
 }
 
 /// How far the log has nothing of ours after a number: whoever follows it asks again and again from the
@@ -140,6 +143,7 @@ impl RemoteStore {
             },
             notes: None,
             passed_over: PassedOver::default(),
+            principal_codes: PrincipalCodes::default(),
         };
         let Said::Hello(hello) = store.ask(&Call::Hello).await? else {
             return Err(strange());
@@ -196,6 +200,33 @@ impl RemoteStore {
             }
             Said::Refused { rejection, record } => Ok(Told::Refused { rejection, record }),
             _ => Err(unknown(strange())),
+        }
+    }
+
+    /// Has the server make the code of a digest under the ledger's secret key, once for each digest that is in use.
+    ///
+    /// # Errors
+    /// Fails when the server cannot be asked, when the token may not write, and when the server is older than this
+    /// call.
+    #[doc(hidden)]
+    pub async fn principal_code(&self, digest: &Digest) -> Result<Digest> {
+        if let Some(code) = self.principal_codes.get(digest) {
+            return Ok(code);
+        }
+        let said = self.ask(&Call::PrincipalCode(*digest)).await;
+        let said = said.map_err(|error| match error {
+            StoreError::Refused(text) => StoreError::Refused(format!(
+                "the server cannot name the callers of a proxy or gateway ({text}): use the same version of Semel \
+                 on both sides"
+            )),
+            other => other,
+        })?;
+        match said {
+            Said::PrincipalCode(code) => {
+                self.principal_codes.keep(*digest, code);
+                Ok(code)
+            }
+            _ => Err(strange()),
         }
     }
 

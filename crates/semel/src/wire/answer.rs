@@ -155,6 +155,11 @@ async fn said(engine: &Engine, caller: &Caller, call: Call) -> Outcome<Said> {
         Call::Taken { queue, lane, limit } => {
             Said::Count(wall.taken(queue, lane, limit).await? as u64)
         }
+        Call::PrincipalCode(digest) => match engine.principal_code(&digest).await {
+            Ok(code) => Said::PrincipalCode(code),
+            Err(Error::Store(error)) => return Err(error.into()),
+            Err(other) => return Err(unusual(&other)),
+        },
     })
 }
 

@@ -6,10 +6,10 @@ use semel_core::breaker::Act;
 use semel_core::identity::Kin;
 use semel_core::ledger::{Command, Fence};
 use semel_core::queue::{Limits, QueueHash};
-use semel_core::{KeyHash, Scope};
+use semel_core::{Digest, KeyHash, Scope};
 
 use super::fields::{Malformed, Reader, Result, Writer, wrong};
-use super::{FORMAT, FORMAT_CALLED, FORMAT_TASKS};
+use super::{FORMAT, FORMAT_CALLED, FORMAT_PRINCIPALS, FORMAT_TASKS};
 use crate::engine::{Brought, Bytes, Subject};
 use crate::store::{Chunk, Place, Query, Waiting};
 
@@ -82,6 +82,8 @@ pub enum Call {
         /// How many are counted at most.
         limit: usize,
     },
+    /// What is the code of this digest under the ledger's secret key?
+    PrincipalCode(Digest),
 }
 
 /// A command and what it brings.
@@ -121,7 +123,9 @@ impl Call {
             | Self::Kin(_)
             | Self::Waiting(_)
             | Self::Taken { .. } => Scope::Read,
-            Self::Append { .. } | Self::Discard { .. } => Scope::Write,
+            // Only callers that record operations need names for those on whose behalf they act. A reader could use
+            // it to guess the credentials behind the names that it reads.
+            Self::Append { .. } | Self::Discard { .. } | Self::PrincipalCode(_) => Scope::Write,
             Self::Apply(apply) => match apply.command {
                 Command::Submit(_)
                 | Command::Begin(_)
@@ -237,6 +241,10 @@ impl Call {
                 w.option(*lane, Writer::number);
                 w.number(*limit as u64);
             }
+            Self::PrincipalCode(digest) => {
+                w.byte(15);
+                w.digest(digest);
+            }
         }
         w.finish()
     }
@@ -246,7 +254,7 @@ impl Call {
     /// # Errors
     /// Refuses everything that [`Call::encode`] cannot have written.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, Malformed> {
-        let (format, mut r) = Reader::new(bytes, FORMAT..=FORMAT_TASKS)?;
+        let (format, mut r) = Reader::new(bytes, FORMAT..=FORMAT_PRINCIPALS)?;
         let mut call = get(&mut r)?;
         match (format, &mut call) {
             (FORMAT_CALLED, Self::List(query)) => {
@@ -276,6 +284,7 @@ impl Call {
             Self::List(query) if query.client_key.is_some() => FORMAT_CALLED,
             Self::Apply(apply) if apply.has_task() => FORMAT_TASKS,
             Self::Waiting(_) | Self::Taken { .. } => FORMAT_TASKS,
+            Self::PrincipalCode(_) => FORMAT_PRINCIPALS,
             Self::Hello
             | Self::Apply(_)
             | Self::Load(_)
@@ -339,7 +348,8 @@ fn get(r: &mut Reader<'_>) -> Result<Call> {
             lane: r.option("the lane", |r| r.number("the lane"))?,
             limit: r.size("the limit")?,
         },
-        15.. => return Err(wrong("the call")),
+        15 => Call::PrincipalCode(r.digest("the digest")?),
+        16.. => return Err(wrong("the call")),
     })
 }
 

@@ -76,6 +76,10 @@ impl Writer {
         self.bytes(text.as_bytes());
     }
 
+    pub(super) fn digest(&mut self, digest: &Digest) {
+        self.0.extend_from_slice(&digest.0);
+    }
+
     pub(super) fn hash(&mut self, hash: &KeyHash) {
         self.0.extend_from_slice(&hash.0.0);
     }
@@ -206,8 +210,12 @@ impl<'a> Reader<'a> {
         self.text(what).map(str::to_owned)
     }
 
+    pub(super) fn digest(&mut self, what: &str) -> Result<Digest> {
+        Ok(Digest(self.array(what)?))
+    }
+
     pub(super) fn hash(&mut self, what: &str) -> Result<KeyHash> {
-        Ok(KeyHash(Digest(self.array(what)?)))
+        self.digest(what).map(KeyHash)
     }
 
     pub(super) fn key(&mut self) -> Result<Key> {

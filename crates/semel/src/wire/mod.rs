@@ -37,6 +37,9 @@ pub const FORMAT_CALLED: u8 = 2;
 /// The format of what has to do with the tasks of queues. A server that knows none refuses it.
 pub const FORMAT_TASKS: u8 = 3;
 
+/// The format of a call for the code of a caller's credentials. A server that has no key for it refuses it.
+pub const FORMAT_PRINCIPALS: u8 = 5;
+
 /// The media type of a message.
 pub const MEDIA_TYPE: &str = "application/vnd.semel.engine";
 

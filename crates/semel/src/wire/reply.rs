@@ -6,7 +6,7 @@ use semel_core::breaker;
 use semel_core::ledger::{
     AttemptKind, Grant, Ordered, Record, Rejection, Reply, Reported, StateKind,
 };
-use semel_core::{Effect, Namespace, Scope, Timestamp};
+use semel_core::{Digest, Effect, Namespace, Scope, Timestamp};
 
 use super::FORMAT;
 use super::fields::{Malformed, Reader, Result, Writer, wrong};
@@ -78,6 +78,8 @@ pub enum Said {
     Records(Vec<Stored>),
     /// How many there are.
     Count(u64),
+    /// The code of a digest.
+    PrincipalCode(Digest),
 }
 
 /// Who the caller is to the server.
@@ -198,6 +200,10 @@ fn put(w: &mut Writer, said: &Said) {
             w.byte(14);
             w.number(*count);
         }
+        Said::PrincipalCode(code) => {
+            w.byte(15);
+            w.digest(code);
+        }
     }
 }
 
@@ -244,7 +250,8 @@ fn get(r: &mut Reader<'_>) -> Result<Said> {
         12 => Said::Failed(get_error(r)?),
         13 => Said::Records(r.all("the records", Reader::stored)?),
         14 => Said::Count(r.number("the number")?),
-        15.. => return Err(wrong("the answer")),
+        15 => Said::PrincipalCode(r.digest("the code")?),
+        16.. => return Err(wrong("the answer")),
     })
 }
 

@@ -321,6 +321,7 @@ fn answers() -> Vec<Answer> {
         Said::End(8),
         Said::Records(vec![stored(), stored()]),
         Said::Count(9),
+        Said::PrincipalCode(Digest::of(b"code")),
         Said::Standing(Standing::Open),
         Said::Standing(Standing::Copy),
         Said::Standing(Standing::Closed(Moved {
@@ -386,7 +387,7 @@ fn a_newer_message_is_named_as_one() {
         let found = known + 1;
         (bytes, Malformed::Newer { found, known })
     };
-    let (bytes, refused) = newer(FORMAT_TASKS);
+    let (bytes, refused) = newer(FORMAT_PRINCIPALS);
     assert_eq!(Call::decode(&bytes).err(), Some(refused));
     let (bytes, refused) = newer(FORMAT);
     assert_eq!(Answer::decode(&bytes).err(), Some(refused));

@@ -15,6 +15,7 @@
 mod carry;
 mod compare;
 mod plan;
+mod principal_key;
 mod tokens;
 
 use std::collections::{HashMap, VecDeque};
@@ -207,6 +208,7 @@ impl<W: FnMut(&Copied)> Copying<'_, W> {
             return Err(vanishing());
         }
         self.bring_tokens().await?;
+        self.bring_principal_key().await?;
         self.note(Stage::Whole).await?;
         Ok(true)
     }
@@ -253,6 +255,7 @@ impl<W: FnMut(&Copied)> Copying<'_, W> {
         self.note(Stage::Adopting).await?;
         // The source makes none any more; what it has revoked until now is revoked there, too.
         self.bring_tokens().await?;
+        self.bring_principal_key().await?;
         let (to, report, watch) = (self.to, &mut self.report, &mut self.watch);
         let tell = |adopted: &Adopted| {
             report.adopted = Some(*adopted);
