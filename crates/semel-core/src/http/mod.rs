@@ -2,13 +2,14 @@
 //!
 //! Which key a request has ([`key_field`]), what makes two requests the same ([`request`], [`body`]), what an
 //! upstream's answer means ([`status`], [`pushed`](mod@pushed)), when it wants to be asked again ([`retry_after`]), where it is looked up whether an effect happened ([`lookup`]), who can read an
-//! answer that was coded for another ([`coding`]), which requests are too old to be carried out ([`dated`]), how all of
+//! answer that was coded for another ([`coding`]), for which server a request is ([`host`]), whose web page sends it ([`site`]), which requests are too old to be carried out ([`dated`]), how all of
 //! that is chosen together ([`profile`]), and what an answer cost ([`usage`], [`price`]).
 
 pub mod body;
 pub mod coding;
 pub mod dated;
 pub mod events;
+pub mod host;
 pub mod key_field;
 pub mod lookup;
 pub mod price;
@@ -24,6 +25,7 @@ pub mod usage;
 
 pub use body::{BodyDigest, BodyHasher, Compare, Members, VALUE_MAX};
 pub use events::LastEvent;
+pub use host::{Host, HostError};
 pub use key_field::{KeyFieldError, Spelling, read_key, write_key};
 pub use lookup::{Lookup, Place, PlaceError, find_place};
 pub use price::{Price, Rate};

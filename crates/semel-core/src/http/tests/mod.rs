@@ -1,6 +1,7 @@
 mod body;
 mod coding;
 mod dated;
+mod host;
 mod key_field;
 mod profile;
 mod pushed;
