@@ -18,6 +18,7 @@ pub mod pushed;
 pub mod request;
 pub mod retry_after;
 mod segments;
+pub mod site;
 pub mod status;
 #[cfg(test)]
 mod tests;

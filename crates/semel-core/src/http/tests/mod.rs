@@ -5,5 +5,6 @@ mod host;
 mod key_field;
 mod profile;
 mod pushed;
+mod site;
 mod structured_fields;
 mod usage;
