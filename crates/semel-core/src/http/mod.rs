@@ -1,12 +1,13 @@
 //! Requests over HTTP that take effect once: what is pure about it.
 //!
-//! Which key a request has ([`key_field`]), what makes two requests the same ([`request`], [`body`]), what an
+//! Whose request it is ([`credentials`]), which key it has ([`key_field`], [`body_key`]), whether it is protected ([`method`]), what makes two requests the same ([`request`], [`body`]), what an
 //! upstream's answer means ([`status`], [`pushed`](mod@pushed)), when it wants to be asked again ([`retry_after`]), where it is looked up whether an effect happened ([`lookup`]), who can read an
 //! answer that was coded for another ([`coding`]), for which server a request is ([`host`]), whose web page sends it ([`site`]), which requests are too old to be carried out ([`dated`]), how all of
 //! that is chosen together ([`profile`]), and what an answer cost ([`usage`], [`price`]).
 
 pub mod body;
 pub mod coding;
+pub mod credentials;
 pub mod dated;
 pub mod events;
 pub mod host;
@@ -25,6 +26,7 @@ mod tests;
 pub mod usage;
 
 pub use body::{BodyDigest, BodyHasher, Compare, Members, VALUE_MAX};
+pub use credentials::{CookiePattern, CredentialError, CredentialRule, CredentialSource};
 pub use events::LastEvent;
 pub use host::{Host, HostError};
 pub use key_field::{KeyFieldError, Spelling, read_key, write_key};

@@ -4,6 +4,7 @@
 
 use core::time::Duration;
 
+use super::credentials::CredentialSource;
 use super::key_field::Spelling;
 use super::status::{Meaning, Statuses};
 use crate::policy::{Class, OnDoubt};
@@ -33,6 +34,8 @@ pub struct Profile {
     pub replayed: String,
     /// Whether answers repeat the key.
     pub echoes_key: bool,
+    /// What counts as a credential besides the usual ones.
+    pub credentials: Vec<CredentialSource>,
 }
 
 /// The statuses of what the proxy answers itself.
@@ -142,6 +145,7 @@ impl Profile {
             extent: Extent::Upstream,
             replayed: "idempotent-replayed".to_owned(),
             echoes_key: false,
+            credentials: vec![],
         }
     }
 
@@ -196,7 +200,8 @@ impl Profile {
         }
     }
 
-    /// The Universal Commerce Protocol: POST and PUT, and a key that was used is a conflict.
+    /// The Universal Commerce Protocol: POST and PUT, and a key that was used is a conflict. Agents name themselves by the
+    /// URL of their profile, often without any other credential.
     #[must_use]
     pub fn ucp() -> Self {
         let semel = Self::semel();
@@ -207,6 +212,7 @@ impl Profile {
                 mismatch: 409,
                 ..semel.refusals
             },
+            credentials: vec![CredentialSource::Profile("UCP-Agent".to_owned())],
             ..semel
         }
     }
