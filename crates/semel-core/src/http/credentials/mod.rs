@@ -20,6 +20,8 @@ mod claims;
 mod cookies;
 mod parameters;
 mod signature;
+#[cfg(test)]
+mod tests;
 
 use core::fmt;
 use std::collections::BTreeMap;
