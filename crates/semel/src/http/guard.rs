@@ -23,7 +23,7 @@ use super::saved::{Joined, saver};
 use super::{Answer, Became, Body, Caller, Seat, SendError, Upstream, lookup, replay};
 use crate::breaker::{Breaker, Pass};
 use crate::door::{Admission, Doorway, Entered, Preview};
-use crate::engine::{self, Permit, Request, Saver};
+use crate::engine::{self, Engine, Permit, Request, Saver};
 use crate::error::Error;
 use crate::within;
 
@@ -90,6 +90,16 @@ impl Guard {
             became: Became::Refused,
             seat: None,
         })
+    }
+
+    /// Returns the engine that keeps the ledger.
+    pub(super) fn engine(&self) -> &Engine {
+        self.0.doorway.engine()
+    }
+
+    /// Says why a request was not even looked at.
+    pub(super) fn refused(&self, error: &Error) -> http::Response<Body> {
+        Refusal::of(error, &self.0.rules.profile).response()
     }
 
     /// Waits until everything that was begun has ended.

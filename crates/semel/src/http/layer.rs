@@ -38,9 +38,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response, header};
+use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use semel_core::Digest;
+use semel_core::http::CredentialRule;
 use semel_core::identity::Observation;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -51,8 +52,17 @@ use super::{
 use crate::door::Doorway;
 use crate::engine::Engine;
 
-/// Names on whose behalf a request comes.
-type Principal = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+/// Names the caller of a request.
+type NameCaller = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+
+/// What names the caller of a request.
+#[derive(Clone)]
+enum Principal {
+    /// The credentials that count by this rule.
+    Credentials(Arc<CredentialRule>),
+    /// A function of the service's own.
+    Named(Arc<NameCaller>),
+}
 
 /// Makes requests to a service take effect once.
 ///
@@ -82,33 +92,44 @@ impl OnceLayer {
         if rules.keyless == Keyless::Derive && !has_parts {
             rules.keyless = Keyless::Pass;
         }
+        let rule = rules.credential_rule();
         Self {
             doorway: Doorway::new(engine),
             rules,
-            principal: Arc::new(credentials),
+            principal: Principal::Credentials(Arc::new(rule)),
         }
     }
 
-    /// Says on whose behalf a request comes: the keys of two principals never meet. Unless this is called, that is
-    /// whoever shows the same `Authorization`, or else the same `Cookie`; a token that is refreshed between two attempts
-    /// makes another one of them.
+    /// Says on whose behalf a request comes: the keys of two principals never meet. Unless this is called, two requests
+    /// have the same principal if they carry the same credentials, by [`Rules::credential_rule`]. A token that is
+    /// refreshed between two attempts is another principal.
     #[must_use]
     pub fn principal(
         mut self,
         principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        self.principal = Arc::new(principal);
+        self.principal = Principal::Named(Arc::new(principal));
         self
     }
 }
 
-/// Names whoever shows these credentials, without showing them.
-fn credentials(parts: &Parts) -> Option<String> {
-    let shown = [header::AUTHORIZATION, header::COOKIE];
-    let shown = shown.iter().find_map(|name| parts.headers.get(name))?;
-    let mut name = Digest::of_parts(&[b"semel-principal\0", shown.as_bytes()]).hex();
-    name.truncate(32);
-    Some(format!("auth {name}"))
+impl Principal {
+    /// Names the caller by its credentials, without showing them: by a code under the ledger's secret key.
+    async fn name(&self, parts: &Parts, engine: &Engine) -> crate::Result<Option<String>> {
+        let rule = match self {
+            Self::Credentials(rule) => rule,
+            Self::Named(name) => return Ok(name(parts)),
+        };
+        let lines = parts.headers.iter();
+        let lines = lines.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let Some(credentials) = rule.read(lines, parts.uri.query()) else {
+            return Ok(None);
+        };
+        let digest = Digest::of_parts(&[b"semel-layer-principal\0", &credentials]);
+        let mut name = engine.principal_code(&digest).await?.hex();
+        name.truncate(32);
+        Ok(Some(format!("auth {name}")))
+    }
 }
 
 impl<S, B> Layer<S> for OnceLayer
@@ -125,7 +146,7 @@ where
         let upstream = Arc::new(Inside(service));
         Once {
             guard: Guard::new(self.doorway.clone(), self.rules.clone(), upstream),
-            principal: Arc::clone(&self.principal),
+            principal: self.principal.clone(),
         }
     }
 }
@@ -167,14 +188,20 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (guard, principal) = (self.guard.clone(), self.principal.clone());
         let (parts, body) = request.into_parts();
-        let caller = Caller {
-            principal: (self.principal)(&parts),
-            watch: None,
-        };
         let body = Body::new(body);
-        let (guard, request) = (self.guard.clone(), Request::from_parts(parts, body));
         Box::pin(async move {
+            let principal = match principal.name(&parts, guard.engine()).await {
+                Ok(principal) => principal,
+                Err(error) => return Ok(guard.refused(&error)),
+            };
+            let caller = Caller {
+                principal,
+                namespace: None,
+                watch: None,
+            };
+            let request = Request::from_parts(parts, body);
             let Answer { response, seat, .. } = guard.handle(request, caller).await;
             Ok(match seat {
                 Some((seat, _)) => response.map(|body| seated(body, seat)),

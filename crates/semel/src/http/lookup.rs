@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, Method, header};
 use http_body_util::{BodyExt as _, Limited};
 use semel_core::http::lookup::UPSTREAM_KEY;
-use semel_core::http::{Lookup, Place, effect};
+use semel_core::http::{CredentialRule, Lookup, Place, effect};
 use semel_core::ledger::Record;
 use semel_core::{Found, OnDoubt};
 use tokio::time::Instant;
@@ -20,13 +20,6 @@ const LOOK_UP_MAX: Duration = Duration::from_secs(60);
 
 /// The longest answer that is looked at.
 const ANSWER_MAX: usize = 1024 * 1024;
-
-/// The headers of a request that show whose it is: whoever looks up asks on the same behalf.
-const CREDENTIALS: [HeaderName; 3] = [
-    header::AUTHORIZATION,
-    header::COOKIE,
-    HeaderName::from_static("x-api-key"),
-];
 
 /// Says where it can be looked up what became of a request.
 pub(super) fn place(lookup: &Lookup, target: &str, asked: &Asked) -> Option<Place> {
@@ -80,12 +73,18 @@ impl Inner {
         let path = place.url.strip_prefix(target.trim_end_matches('/'));
         let path = path.ok_or("its upstream is not known")?;
         let path = path.replace(UPSTREAM_KEY, &permit.upstream_key());
-        let mut headers = HeaderMap::new();
-        for name in CREDENTIALS {
-            for value in asked.parts.headers.get_all(&name) {
-                headers.append(&name, value.clone());
-            }
-        }
+        // On the same behalf: without the account header of the request, the upstream would look into another account,
+        // find nothing, and the request would be sent again.
+        let (usual, own) = (CredentialRule::default(), self.rules.credential_rule());
+        let is_credential = |name: &HeaderName| {
+            *name != header::PROXY_AUTHORIZATION
+                && (usual.counts_header(name.as_str()) || own.counts_header(name.as_str()))
+        };
+        let lines = asked.parts.headers.iter();
+        let headers: HeaderMap = lines
+            .filter(|(name, _)| is_credential(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
         look_up(&*self.upstream, &place, &path, headers).await
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderName;
-use semel_core::http::{Compare, Lookup, Members, Price, Profile};
+use semel_core::http::{Compare, CredentialRule, Lookup, Members, Price, Profile};
 use semel_core::identity::Pointer;
 use semel_core::{Lease, OnDoubt, Retention};
 
@@ -20,6 +20,8 @@ pub struct Rules {
     pub target: String,
     /// What the specification leaves open.
     pub profile: Profile,
+    /// Which credentials say whose request it is; without it the usual ones, and those of the profile.
+    pub credentials: Option<CredentialRule>,
     /// The headers that keys come in.
     pub key_headers: Vec<HeaderName>,
     /// Whether a key that is a UUID of version 7 says when its request was first sent: one that is older than anything
@@ -61,6 +63,7 @@ impl Default for Rules {
         Self {
             target: String::new(),
             profile: Profile::semel(),
+            credentials: None,
             key_headers: vec![IDEMPOTENCY_KEY],
             dated_keys: false,
             keyless: Keyless::Derive,
@@ -87,6 +90,16 @@ impl Rules {
     pub fn replayed(&self) -> HeaderName {
         let named = HeaderName::try_from(&self.profile.replayed);
         named.unwrap_or(HeaderName::from_static("idempotent-replayed"))
+    }
+
+    /// Returns which credentials say whose request it is.
+    #[must_use]
+    pub fn credential_rule(&self) -> CredentialRule {
+        self.credentials.clone().unwrap_or_else(|| {
+            let mut usual = CredentialRule::default();
+            usual.sources.extend(self.profile.credentials.clone());
+            usual
+        })
     }
 }
 
