@@ -18,7 +18,7 @@ pub struct Profile {
     pub spelling: Spelling,
     /// Whether a protected request must have one.
     pub requires_key: bool,
-    /// The methods that are protected, and what repeating them would do. Others pass.
+    /// The methods that are protected, and what repeating them would do. Others are protected where they have a key.
     pub methods: Vec<(String, Class)>,
     /// How long a request waits for an identical one that runs.
     pub wait: Duration,
@@ -230,7 +230,7 @@ impl Profile {
         }
     }
 
-    /// Returns what repeating a method would do; `None` for one that is not protected.
+    /// Returns what repeating a method would do; `None` for one that the profile does not list.
     #[must_use]
     pub fn class(&self, method: &str) -> Option<Class> {
         let found = self.methods.iter().find(|(name, _)| name == method);

@@ -3,6 +3,7 @@ mod coding;
 mod dated;
 mod host;
 mod key_field;
+mod method;
 mod profile;
 mod pushed;
 mod site;
