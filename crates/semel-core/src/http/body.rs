@@ -138,7 +138,8 @@ impl BodyDigest {
 }
 
 /// Says whether a type is JSON: `application/json`, `text/json`, and all that end in `+json`.
-fn is_json(media: &str) -> bool {
+#[must_use]
+pub fn is_json(media: &str) -> bool {
     let essence = media.split(';').next().unwrap_or_default().trim();
     let essence = essence.to_ascii_lowercase();
     essence == "application/json" || essence == "text/json" || essence.ends_with("+json")

@@ -6,6 +6,7 @@
 //! that is chosen together ([`profile`]), and what an answer cost ([`usage`], [`price`]).
 
 pub mod body;
+pub mod body_key;
 pub mod coding;
 pub mod credentials;
 pub mod dated;
@@ -26,7 +27,8 @@ pub mod status;
 mod tests;
 pub mod usage;
 
-pub use body::{BodyDigest, BodyHasher, Compare, Members, VALUE_MAX};
+pub use body::{BodyDigest, BodyHasher, Compare, Members, VALUE_MAX, is_json};
+pub use body_key::{BodyKeyError, read_body_key};
 pub use credentials::{CookiePattern, CredentialError, CredentialRule, CredentialSource};
 pub use events::LastEvent;
 pub use host::{Host, HostError};

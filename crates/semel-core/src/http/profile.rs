@@ -7,6 +7,7 @@ use core::time::Duration;
 use super::credentials::CredentialSource;
 use super::key_field::Spelling;
 use super::status::{Meaning, Statuses};
+use crate::identity::Pointer;
 use crate::policy::{Class, OnDoubt};
 
 /// How requests of a route are treated and answered.
@@ -16,6 +17,8 @@ pub struct Profile {
     pub name: String,
     /// How a key is written.
     pub spelling: Spelling,
+    /// Where a body in JSON has its key, for a request that has none in a header.
+    pub key_members: Vec<Pointer>,
     /// Whether a protected request must have one.
     pub requires_key: bool,
     /// The methods that are protected, and what repeating them would do. Others are protected where they have a key.
@@ -97,7 +100,7 @@ fn methods(table: &[(&str, Class)]) -> Vec<(String, Class)> {
 
 impl Profile {
     /// The names of all profiles.
-    pub const NAMES: [&'static str; 6] = ["semel", "ietf", "stripe", "acp", "ucp", "llm"];
+    pub const NAMES: [&'static str; 7] = ["semel", "ietf", "stripe", "acp", "ucp", "square", "llm"];
 
     /// Returns the profile of a name.
     #[must_use]
@@ -108,6 +111,7 @@ impl Profile {
             "stripe" => Self::stripe(),
             "acp" => Self::acp(),
             "ucp" => Self::ucp(),
+            "square" => Self::square(),
             "llm" => Self::llm(),
             _ => return None,
         })
@@ -125,6 +129,7 @@ impl Profile {
         Self {
             name: "semel".to_owned(),
             spelling: Spelling::QuotedOrBare,
+            key_members: vec![],
             requires_key: false,
             methods: methods(&[
                 ("POST", Class::Unsafe),
@@ -213,6 +218,25 @@ impl Profile {
                 ..semel.refusals
             },
             credentials: vec![CredentialSource::Profile("UCP-Agent".to_owned())],
+            ..semel
+        }
+    }
+
+    /// Square: keys are members of bodies, and the upstream itself answers a key with its first success. So whatever is
+    /// no success is sent again by a retry, and Square decides.
+    #[must_use]
+    pub fn square() -> Self {
+        let semel = Self::semel();
+        let key = Pointer::new("/idempotency_key").expect("it is a pointer");
+        let release = [(408..=408, Meaning::Doubt), (400..=599, Meaning::Release)];
+        Self {
+            name: "square".to_owned(),
+            key_members: vec![key],
+            refusals: Refusals {
+                mismatch: 400,
+                ..semel.refusals
+            },
+            statuses: semel.statuses.with(release),
             ..semel
         }
     }

@@ -1,4 +1,5 @@
 mod body;
+mod body_key;
 mod coding;
 mod dated;
 mod host;

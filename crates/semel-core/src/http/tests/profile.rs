@@ -32,6 +32,7 @@ fn c029_a_failure_of_the_server_is_what_the_profile_says() {
     assert_eq!(of("stripe"), Meaning::Outcome);
     assert_eq!(of("acp"), Meaning::Release);
     assert_eq!(of("ucp"), Meaning::Doubt);
+    assert_eq!(of("square"), Meaning::Release);
     assert_eq!(of("llm"), Meaning::Release);
 }
 
