@@ -22,6 +22,7 @@
 //! # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
 //! ```
 
+mod by_namespace;
 mod counting;
 mod operate;
 mod pass;
@@ -35,6 +36,7 @@ use semel_core::ledger::{Command, Decision, Fence, Record, Rejection, Reply as L
 use semel_core::{AttemptId, Key, Lease, Namespace};
 use tokio::time::Instant;
 
+pub use self::by_namespace::Breakers;
 pub use self::operate::{Choice, Decided, Ordered};
 pub use self::pass::Pass;
 pub use self::view::{BreakerView, SettingsView};

@@ -78,6 +78,8 @@ pub struct Engine {
 #[derive(Debug)]
 pub(crate) struct Inner {
     ledger: Ledger,
+    /// Where operations live that name no namespace, unless the store says so itself.
+    namespace: Namespace,
     renewals: Arc<Renewals>,
     runtime: Handle,
     holder: Option<Holder>,
@@ -114,6 +116,7 @@ impl Drop for Background {
 #[derive(Debug)]
 pub struct Builder {
     store: Option<Arc<dyn Store>>,
+    namespace: Namespace,
     rules: Rules,
     sweep_every: Option<Duration>,
     holder: Option<Holder>,
@@ -141,6 +144,14 @@ impl Builder {
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
+        self
+    }
+
+    /// Puts operations that name no namespace into this one instead of `default`. With a remote store it is that of
+    /// the token, whatever is said here.
+    #[must_use]
+    pub fn namespace(mut self, namespace: Namespace) -> Self {
+        self.namespace = namespace;
         self
     }
 
@@ -221,6 +232,7 @@ impl Builder {
                 faults: inject::Faults::default(),
                 tally: Tally::default(),
             },
+            namespace: self.namespace,
             renewals: Arc::new(Renewals::default()),
             runtime: Handle::current(),
             holder: self.holder,
@@ -277,6 +289,7 @@ impl Engine {
     pub fn builder() -> Builder {
         Builder {
             store: None,
+            namespace: Namespace::default(),
             rules: RULES,
             sweep_every: Some(SWEEP_EVERY),
             holder: crate::holder::this_process(),
@@ -404,12 +417,13 @@ impl Engine {
         Ok(AttemptId::from_random(self.inner.ids.next()?))
     }
 
-    /// Returns the namespace of operations that name none: `default`, and with a remote store the one of
-    /// its token.
+    /// Returns the namespace of operations that name none: that of [`Builder::namespace`], and with a remote store the
+    /// one of its token.
     #[must_use]
     pub fn namespace(&self) -> Namespace {
         let store = &self.inner.ledger.store;
-        store.namespace().cloned().unwrap_or_default()
+        let own = || self.inner.namespace.clone();
+        store.namespace().cloned().unwrap_or_else(own)
     }
 
     /// Says where the operation lives and what it belongs to, as far as the caller left that open.

@@ -1,5 +1,7 @@
 //! Requests before an upstream that fails: whoever need not call it is answered all the same.
 
+use semel_core::Namespace;
+
 use super::guard::{Asked, Inner};
 use super::refusal::Refusal;
 use crate::breaker::Pass;
@@ -9,22 +11,22 @@ use crate::error::Error;
 
 impl Inner {
     /// Asks whether the upstream may be called, right before it is.
-    pub(super) async fn admitted(&self) -> Result<Option<Pass>, Refusal> {
-        match &self.breaker {
+    pub(super) async fn admitted(&self, namespace: &Namespace) -> Result<Option<Pass>, Refusal> {
+        match &self.breakers {
             None => Ok(None),
-            Some(breaker) => {
-                let pass = breaker.admit().await;
+            Some(breakers) => {
+                let pass = breakers.of(namespace).admit().await;
                 pass.map(Some).map_err(|error| self.left_alone(&error))
             }
         }
     }
 
     /// Says whether the upstream might be called now, and takes no place.
-    pub(super) async fn would_be_admitted(&self) -> Result<(), Refusal> {
-        match &self.breaker {
+    pub(super) async fn would_be_admitted(&self, namespace: &Namespace) -> Result<(), Refusal> {
+        match &self.breakers {
             None => Ok(()),
-            Some(breaker) => {
-                let admitted = breaker.would_admit().await;
+            Some(breakers) => {
+                let admitted = breakers.of(namespace).would_admit().await;
                 admitted.map_err(|error| self.left_alone(&error))
             }
         }
@@ -38,10 +40,10 @@ impl Inner {
         asked: &Asked,
         claim: &Request,
     ) -> Result<Option<Pass>, Refusal> {
-        let Some(breaker) = &self.breaker else {
+        let Some(breakers) = &self.breakers else {
             return Ok(None);
         };
-        let closed = breaker.pass_if_closed().await;
+        let closed = breakers.of(&asked.namespace).pass_if_closed().await;
         if let Some(pass) = closed.map_err(|error| self.left_alone(&error))? {
             return Ok(Some(pass));
         }
@@ -60,7 +62,7 @@ impl Inner {
             Err(_) => false,
         };
         if calls {
-            self.admitted().await
+            self.admitted(&asked.namespace).await
         } else {
             Ok(None)
         }
@@ -68,10 +70,14 @@ impl Inner {
 
     /// Asks once more when the claim is there: the breaker may have opened meanwhile, and whoever waited for another
     /// attempt has not asked at all. A probe has its place.
-    pub(super) async fn still_admitted(&self, pass: Option<Pass>) -> Result<Option<Pass>, Refusal> {
+    pub(super) async fn still_admitted(
+        &self,
+        asked: &Asked,
+        pass: Option<Pass>,
+    ) -> Result<Option<Pass>, Refusal> {
         match pass {
             Some(pass) if pass.is_probe() => Ok(Some(pass)),
-            Some(_) | None => self.admitted().await,
+            Some(_) | None => self.admitted(&asked.namespace).await,
         }
     }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderValue, Response, header};
-use semel_core::Effect;
 use semel_core::http::{dated, would};
+use semel_core::{Effect, Namespace};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
@@ -57,7 +57,7 @@ impl Inner {
         if matches!(
             previewed.preview,
             Preview::Ledger(engine::Preview::Execute { .. } | engine::Preview::Probe)
-        ) && let Err(refusal) = self.would_be_admitted().await
+        ) && let Err(refusal) = self.would_be_admitted(&asked.namespace).await
         {
             return refused(&refusal);
         }
@@ -92,8 +92,8 @@ impl Inner {
 
 impl Inner {
     /// Answers for a request that would only be passed on.
-    pub(super) async fn would_pass(&self) -> Answer {
-        if let Err(refusal) = self.would_be_admitted().await {
+    pub(super) async fn would_pass(&self, namespace: &Namespace) -> Answer {
+        if let Err(refusal) = self.would_be_admitted(namespace).await {
             return refused(&refusal);
         }
         said(&json!({

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, header};
 use semel_core::http::{AfterExpiry, BodyHasher, Compare, dated};
 use semel_core::identity::{Identity, Kin, Observation, Source};
 use semel_core::ledger::Rejection;
-use semel_core::{Class, Found, Key, Label, Lease, Note, OnDoubt, Policy, Timestamp};
+use semel_core::{Class, Found, Key, Label, Lease, Namespace, Note, OnDoubt, Policy, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ use super::rules::{Forward, Rules};
 use super::running::Running;
 use super::saved::{Joined, saver};
 use super::{Answer, Became, Body, Caller, Seat, SendError, Upstream, lookup, replay};
-use crate::breaker::{Breaker, Pass};
+use crate::breaker::{Breakers, Pass};
 use crate::door::{Admission, Doorway, Entered, Preview};
 use crate::engine::{self, Engine, Permit, Request, Saver};
 use crate::error::Error;
@@ -45,7 +45,8 @@ pub(super) struct Inner {
     pub(super) running: Running,
     /// What answers that are given again are counted for.
     pub(super) saver: Saver,
-    pub(super) breaker: Option<Breaker>,
+    /// What keeps requests from the upstream while it fails, in each namespace.
+    pub(super) breakers: Option<Breakers>,
     /// The places of what is under way.
     places: Arc<Semaphore>,
 }
@@ -64,13 +65,13 @@ impl Guard {
     pub fn new(doorway: Doorway, rules: Rules, upstream: Arc<dyn Upstream>) -> Self {
         let places = rules.limits.under_way.min(Semaphore::MAX_PERMITS);
         let target = rules.breaker.as_ref();
-        let breaker = target.map(|target| doorway.engine().breaker_of(target));
+        let breakers = target.map(|target| Breakers::new(doorway.engine(), target));
         Self(Arc::new(Inner {
             saver: saver(doorway.engine(), &rules.target),
             doorway,
             upstream,
             running: Running::default(),
-            breaker,
+            breakers,
             places: Arc::new(Semaphore::new(places)),
             rules,
         }))
@@ -126,21 +127,24 @@ impl Inner {
         let (mut parts, body) = request.into_parts();
         let is_dry = is_dry_run(&parts.headers)?;
         parts.headers.remove(DRY_RUN);
+        let namespace = caller.namespace.clone();
+        let namespace = namespace.unwrap_or_else(|| self.doorway.engine().namespace());
         let (class, key) = match self.rules.treatment(&parts)? {
-            Treatment::Pass if is_dry => return Ok(self.would_pass().await),
-            Treatment::Pass => return self.pass(parts, body).await,
+            Treatment::Pass if is_dry => return Ok(self.would_pass(&namespace).await),
+            Treatment::Pass => return self.pass(parts, body, &namespace).await,
             Treatment::Guard { class, key } => (class, key),
         };
         refuse_unguarded(&parts.headers)?;
         let first_sent = self.rules.first_sent(&parts.headers, key.as_ref())?;
         let body = self.received(&parts.headers, body).await?;
         let ask = Ask::new(&self.rules, &parts, caller, &body, class, key)?;
-        let about = Kin::of(&self.doorway.engine().namespace(), &ask.call).0;
+        let about = Kin::of(&namespace, &ask.call).0;
         let deadline = Instant::now() + self.rules.profile.wait;
         let asked = Asked {
             parts,
             body,
             ask,
+            namespace,
             about,
             first_sent,
             deadline,
@@ -169,9 +173,14 @@ impl Inner {
     }
 
     /// Sends a request on that nothing is to be known of.
-    async fn pass(&self, parts: Parts, body: Body) -> Result<Answer, Refusal> {
+    async fn pass(
+        &self,
+        parts: Parts,
+        body: Body,
+        namespace: &Namespace,
+    ) -> Result<Answer, Refusal> {
         let is_safe = parts.method.is_safe();
-        let pass = self.admitted().await?;
+        let pass = self.admitted(namespace).await?;
         let sending = self.upstream.send(http::Request::from_parts(parts, body));
         let sent = within(self.rules.timeout, sending).await;
         let is_well = is_answered_well(&sent);
@@ -280,7 +289,7 @@ impl Inner {
             ..
         } = match entered {
             Ok(entered) => entered,
-            Err(error) => return self.refused(&error).await,
+            Err(error) => return self.refused(asked, &error).await,
         };
         let seated = Seated {
             asked,
@@ -290,8 +299,8 @@ impl Inner {
         if let Admission::Wait { .. } = admission {
             let begun = tokio::select! {
                 biased;
-                (head, reader) = self.running.join(&identity.key) => {
-                    let rest = Joined::new(self, &identity.key, reader);
+                (head, reader) = self.running.join(&asked.namespace, &identity.key) => {
+                    let rest = Joined::new(self, &asked.namespace, &identity.key, reader);
                     let joined = replay::joined(&self.rules, &head, rest, &asked.accepted());
                     return Ok(self.over(&seated, joined, Became::Joined));
                 }
@@ -299,7 +308,7 @@ impl Inner {
             };
             admission = match begun {
                 Ok(begun) => begun.into(),
-                Err(error) => return self.refused(&error).await,
+                Err(error) => return self.refused(asked, &error).await,
             };
         }
         let put_off = |refusal: Refusal| {
@@ -307,7 +316,7 @@ impl Inner {
             self.over(&seated, told, Became::Refused)
         };
         Ok(match admission {
-            Admission::Execute(permit) => match self.still_admitted(pass).await {
+            Admission::Execute(permit) => match self.still_admitted(asked, pass).await {
                 Ok(pass) => {
                     let told = self.execute(asked, &identity, permit, place, pass).await?;
                     self.over(&seated, told, Became::Executed)
@@ -379,7 +388,7 @@ impl Inner {
         let request = self.forwarded(asked, &permit);
         let carrying = Carrying {
             inner: Arc::clone(self),
-            course: self.running.enter(&identity.key),
+            course: self.running.enter(&asked.namespace, &identity.key),
             method: asked.parts.method.clone(),
             accepted: asked.accepted(),
             has_key: identity.source != Source::Fingerprint,
@@ -416,7 +425,7 @@ impl Inner {
     }
 
     /// Says what the ledger refuses; forgets what is no longer kept, where that makes a request a new one.
-    async fn refused(&self, error: &Error) -> Result<Round, Refusal> {
+    async fn refused(&self, asked: &Asked, error: &Error) -> Result<Round, Refusal> {
         if let Error::Refused(refusal) = error
             && refusal.rejection == Rejection::Expired
             && self.rules.profile.refusals.expired == AfterExpiry::Fresh
@@ -424,7 +433,7 @@ impl Inner {
         {
             let engine = self.doorway.engine();
             let by = Label::new("proxy").expect("it is a word");
-            let operator = engine.operator(&engine.namespace(), key, record.version(), by);
+            let operator = engine.operator(&asked.namespace, key, record.version(), by);
             // Where it was faster, another one has forgotten it.
             drop(operator.forget().await);
             return Ok(Round::Again);
@@ -446,6 +455,7 @@ impl Inner {
         // The doorway gives it its key.
         let key = Key::new("proxy").expect("five letters are a key");
         let mut request = Request::new(&ask.name, key)
+            .namespace(asked.namespace.clone())
             .input_bytes(&ask.input)
             .class(ask.class)
             .on_doubt(self.on_doubt(ask.class))
@@ -524,6 +534,8 @@ pub(super) struct Asked {
     pub(super) parts: Parts,
     pub(super) body: Received,
     pub(super) ask: Ask,
+    /// Where its operation lives.
+    pub(super) namespace: Namespace,
     about: u64,
     /// When it was sent for the first time, where it says so.
     first_sent: Option<Timestamp>,

@@ -33,6 +33,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use semel_core::Namespace;
 use semel_core::identity::Observation;
 
 pub use http::HeaderMap;
@@ -115,6 +116,8 @@ impl Seat {
 pub struct Caller {
     /// Who it is, named so that nobody can read credentials from it.
     pub principal: Option<String>,
+    /// Where its operation lives; the engine's own namespace unless said.
+    pub namespace: Option<Namespace>,
     /// What is seen of the connection.
     pub watch: Option<Arc<dyn Watch>>,
 }
@@ -123,6 +126,7 @@ impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Caller")
             .field("principal", &self.principal)
+            .field("namespace", &self.namespace)
             .finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, header};
 use http_body::Frame;
 use semel_core::http::{Price, Usage};
 use semel_core::identity::Door;
-use semel_core::{Currency, Key, Label, Money};
+use semel_core::{Currency, Key, Label, Money, Namespace};
 use tokio::runtime::Handle;
 
 use super::BodyError;
@@ -47,14 +47,13 @@ impl Inner {
     }
 
     /// Counts an answer that somebody joined, and that is stored by now. What cannot be read is not counted.
-    async fn count_join(&self, key: &Key) -> crate::Result<()> {
+    async fn count_join(&self, namespace: &Namespace, key: &Key) -> crate::Result<()> {
         let engine = self.doorway.engine();
-        let namespace = engine.namespace();
-        let Some(record) = engine.load(&namespace, key).await? else {
+        let Some(record) = engine.load(namespace, key).await? else {
             return Ok(());
         };
         let stored = match self.rules.price {
-            Some(_) => engine.payload(&namespace, key).await?,
+            Some(_) => engine.payload(namespace, key).await?,
             None => None,
         };
         let stored = stored.unwrap_or_default();
@@ -96,14 +95,21 @@ pub(super) struct Joined {
 
 struct Counting {
     inner: Arc<Inner>,
+    namespace: Namespace,
     key: Key,
     runtime: Handle,
 }
 
 impl Joined {
-    pub(super) fn new(inner: &Arc<Inner>, key: &Key, reader: Reader) -> Self {
+    pub(super) fn new(
+        inner: &Arc<Inner>,
+        namespace: &Namespace,
+        key: &Key,
+        reader: Reader,
+    ) -> Self {
         let counting = Counting {
             inner: Arc::clone(inner),
+            namespace: namespace.clone(),
             key: key.clone(),
             // Whoever reads it may not be within the runtime.
             runtime: Handle::current(),
@@ -119,6 +125,7 @@ impl Counting {
     fn start(self) {
         let Self {
             inner,
+            namespace,
             key,
             runtime,
         } = self;
@@ -126,7 +133,7 @@ impl Counting {
         let place = inner.place().ok();
         runtime.spawn(async move {
             // A count may be lost, as after a crash.
-            drop(inner.count_join(&key).await);
+            drop(inner.count_join(&namespace, &key).await);
             drop(place);
         });
     }

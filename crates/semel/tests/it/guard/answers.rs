@@ -191,6 +191,25 @@ async fn c057_two_principals_never_meet() {
         let caller = Caller {
             principal: Some(principal.to_owned()),
             watch: None,
+            ..Caller::default()
+        };
+        let answer = guard.handle(post(Some("k"), "{}"), caller).await;
+        assert_eq!(read(answer.response).await.body, body);
+    }
+}
+
+#[tokio::test]
+async fn callers_of_two_namespaces_share_nothing() {
+    let (engine, shop) = (engine().await, Shop::default());
+    let shop = shop
+        .then(Step::Answer(200, "one"))
+        .then(Step::Answer(200, "two"));
+    let guard = guard(&engine, &shop, rules());
+    for (namespace, body) in [("one", "one"), ("two", "two"), ("one", "one")] {
+        let caller = Caller {
+            principal: Some("ann".to_owned()),
+            namespace: Some(semel::Namespace::new(namespace).expect("it is one")),
+            watch: None,
         };
         let answer = guard.handle(post(Some("k"), "{}"), caller).await;
         assert_eq!(read(answer.response).await.body, body);
