@@ -28,7 +28,8 @@ pub(crate) struct Proxy {
     #[arg(long, value_name = "PLACE")]
     pub(crate) listen: Option<String>,
 
-    /// What the specification of keys leaves open: semel, ietf, stripe, acp, ucp, llm, or one of semel.toml's
+    /// What the specification of keys leaves open: semel, ietf, stripe, acp, ucp, square, llm, or one of
+    /// semel.toml's
     /// [default: semel]
     #[arg(long, value_name = "NAME", requires = "upstream")]
     pub(crate) profile: Option<String>,

@@ -26,7 +26,7 @@ use crate::args::values;
 use crate::failure::Failure;
 
 /// The members of a route's table.
-const MEMBERS: [&str; 29] = [
+const MEMBERS: [&str; 30] = [
     "upstream",
     "host",
     "path",
@@ -34,6 +34,7 @@ const MEMBERS: [&str; 29] = [
     "profile",
     "keyless",
     "key_headers",
+    "key_members",
     "dated_keys",
     "credentials",
     "derive_headers",
@@ -59,9 +60,10 @@ const MEMBERS: [&str; 29] = [
 ];
 
 /// The members of a profile's table.
-const PROFILE_MEMBERS: [&str; 14] = [
+const PROFILE_MEMBERS: [&str; 15] = [
     "base",
     "keys",
+    "key_members",
     "requires_key",
     "methods",
     "wait",
@@ -97,6 +99,7 @@ struct WrittenRoute {
     profile: Option<String>,
     keyless: Option<String>,
     key_headers: Option<Vec<String>>,
+    key_members: Option<Vec<String>>,
     dated_keys: bool,
     credentials: Option<Vec<String>>,
     derive_headers: Vec<String>,
@@ -144,6 +147,7 @@ struct WrittenProbe {
 struct WrittenProfile {
     base: Option<String>,
     keys: Option<String>,
+    key_members: Option<Vec<String>>,
     requires_key: Option<bool>,
     methods: Option<BTreeMap<String, String>>,
     wait: Option<String>,
@@ -313,6 +317,9 @@ impl WrittenRoute {
         if let Some(wait) = duration("wait", self.wait.as_ref())? {
             profile.wait = wait;
         }
+        if let Some(texts) = &self.key_members {
+            profile.key_members = pointers("key_members", texts)?;
+        }
         let on_doubt = self.on_doubt.as_deref().map(on_doubt).transpose()?;
         let probe = self.probe.map(WrittenProbe::read).transpose()?;
         if probe.is_some() && on_doubt.is_some_and(|it| it != OnDoubt::Probe) {
@@ -431,6 +438,9 @@ impl WrittenProfile {
                 "any" => Spelling::QuotedOrBare,
                 other => return Err(format!("keys: `{other}` is neither `quoted` nor `any`")),
             };
+        }
+        if let Some(texts) = &self.key_members {
+            profile.key_members = pointers("key_members", texts)?;
         }
         if let Some(required) = self.requires_key {
             profile.requires_key = required;

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::http::Asked;
-use crate::setup::{Setup, charge, fresh, header, is_replay, keyed, refusal, refused, replay_of};
+use crate::setup::{Setup, charge, fresh, header, keyed, refusal, refused, replay_of};
+use crate::upstream::{Deed, Reply};
 
 /// Sends bytes as they are, and returns the status that they are answered with.
 fn status_of(setup: &Setup, bytes: &[u8]) -> u16 {
@@ -165,15 +166,194 @@ fn c012_what_only_reads_is_passed_whatever_its_key() {
     assert_eq!(setup.records(), Vec::<serde_json::Value>::new());
 }
 
+/// Every profile protects what it lists, and whatever has a key: frameworks read `patch` as PATCH, and keys are sent with
+/// methods that no profile lists.
 #[test]
-fn c012_put_and_delete_are_protected_where_the_profile_says_so() {
-    for (profile, protects) in [("semel", true), ("ucp", true), ("stripe", false)] {
+fn c012_a_key_counts_whatever_the_method() {
+    let methods = [
+        "POST", "PUT", "PATCH", "DELETE", "post", "patch", "Patch", "put", "delete", "get", "head",
+        "LOCK", "MKCOL", "PURGE",
+    ];
+    for profile in ["semel", "ietf", "stripe", "acp", "ucp", "square", "llm"] {
         let setup = Setup::with(&["--profile", profile, "--keyless", "pass"]);
-        let put = || Asked::new("PUT", "/charges/1").header("Idempotency-Key", "k");
-        let answers = [setup.ask(put()), setup.ask(put())];
-        assert_eq!(is_replay(&answers[1]), protects, "{profile}: {answers:?}");
-        assert_eq!(setup.effects(), if protects { 1 } else { 2 }, "{profile}");
+        for method in methods {
+            let name = format!("{profile}-{method}");
+            let asked = || {
+                let target = format!("/{name}");
+                let quoted = format!("\"{name}\"");
+                Asked::new(method, &target).header("Idempotency-Key", &quoted)
+            };
+            let first = setup.ask(asked());
+            fresh(&first, 201);
+            replay_of(&first, &setup.ask(asked()));
+            let quoted = format!("\"{name}\"");
+            assert_eq!(setup.upstream.effects_of(&quoted), 1, "{name}");
+        }
+        let records = setup.records();
+        assert_eq!(records.len(), methods.len(), "{profile}");
+        for record in records {
+            let name = record["name"].as_str().unwrap_or_default();
+            let method = name.split(' ').next().unwrap_or_default();
+            let is_idempotent = record["class"] == "idempotent";
+            let may_be = ["PUT", "DELETE"].contains(&method);
+            assert!(may_be || !is_idempotent, "{record}");
+            assert!(
+                is_idempotent || profile == "llm" || record["on_doubt"] == "hold",
+                "{record}"
+            );
+        }
     }
+}
+
+#[test]
+fn c012_without_a_key_other_methods_pass_and_other_cases_do_not() {
+    let setup = Setup::with(&["--keyless", "require"]);
+    for method in ["post", "Patch", "delete"] {
+        refused(
+            &setup.ask(Asked::new(method, "/charges")),
+            400,
+            "invalid_key",
+        );
+    }
+    assert_eq!(setup.upstream.received().len(), 0);
+    for method in ["LOCK", "get", "PURGE"] {
+        fresh(&setup.ask(Asked::new(method, "/charges")), 201);
+    }
+    assert_eq!(setup.records(), Vec::<serde_json::Value>::new());
+}
+
+#[test]
+fn c012_a_key_that_is_none_is_refused_whatever_the_method() {
+    let setup = Setup::with(&["--profile", "stripe"]);
+    for method in ["PUT", "LOCK", "patch"] {
+        let asked = Asked::new(method, "/charges").header("Idempotency-Key", "");
+        refused(&setup.ask(asked), 400, "invalid_key");
+    }
+    assert_eq!(setup.upstream.received().len(), 0);
+}
+
+/// What only reads by its method may act by a header.
+#[test]
+fn c012_a_method_that_overrides_a_safe_one_is_protected() {
+    let setup = Setup::new();
+    let names = [
+        "X-HTTP-Method-Override",
+        "x-http-method",
+        "X-Method-Override",
+    ];
+    for (number, name) in names.into_iter().enumerate() {
+        let key = format!("k-{number}");
+        let asked = |method: &str| {
+            let asked = Asked::get("/charges/1").header("Idempotency-Key", &key);
+            asked.header(name, method)
+        };
+        let first = setup.ask(asked("DELETE"));
+        fresh(&first, 201);
+        replay_of(&first, &setup.ask(asked("DELETE")));
+        // As another method it is another request.
+        refused(&setup.ask(asked("PATCH")), 422, "key_reused");
+        assert_eq!(setup.upstream.received().len(), number + 1);
+    }
+    for safe in ["HEAD", "OPTIONS"] {
+        let asked = Asked::get("/charges/1").header("Idempotency-Key", "k");
+        fresh(
+            &setup.ask(asked.header("X-HTTP-Method-Override", safe)),
+            201,
+        );
+    }
+    let setup = Setup::with(&["--keyless", "require"]);
+    let asked = Asked::get("/charges/1").header("X-HTTP-Method-Override", "DELETE");
+    refused(&setup.ask(asked), 400, "invalid_key");
+    assert_eq!(setup.upstream.received().len(), 0);
+}
+
+#[test]
+fn a_doubt_of_a_method_that_the_profile_does_not_list_is_held() {
+    let setup = Setup::with(&["--profile", "llm"]);
+    let asked = || Asked::new("delete", "/v1/files/1").header("Idempotency-Key", "k");
+    setup.upstream.next(Deed::CloseAfterEffect);
+    refused(&setup.ask(asked()), 502, "in_doubt");
+    refused(&setup.ask(asked()), 409, "in_doubt");
+    assert_eq!(setup.effects(), 1);
+}
+
+/// A payment as Square's API takes it.
+fn payment(key: &serde_json::Value, amount: u32) -> Asked {
+    let body = json!({"id": "c", "idempotency_key": key, "amount_money": {"amount": amount}});
+    Asked::post("/v2/payments", &body)
+}
+
+#[test]
+fn a_key_in_the_body_counts_where_the_profile_says_so() {
+    let setup = Setup::with(&["--profile", "square"]);
+    let first = setup.ask(payment(&json!("k-1"), 5));
+    fresh(&first, 201);
+    // Its answer arrived: without the key, a repeat would be a second payment.
+    replay_of(&first, &setup.ask(payment(&json!("k-1"), 5)));
+    let answer = setup.ask(payment(&json!("k-1"), 6));
+    refused(&answer, 400, "key_reused");
+    fresh(&setup.ask(payment(&json!("k-2"), 5)), 201);
+    assert_eq!(setup.effects(), 2);
+    let shown = setup.world.semel(&["show", "k-1", "--json"]);
+    assert_eq!(shown.json()[0]["client_key"], "k-1", "{shown:?}");
+    for wrong in [json!(7), json!(""), json!(["k"]), json!("k".repeat(256))] {
+        refused(&setup.ask(payment(&wrong, 5)), 400, "invalid_key");
+    }
+    assert_eq!(setup.effects(), 2);
+    // Square answers a key with its first success, so what it turned down is sent again.
+    for status in [400, 402, 500, 503] {
+        setup
+            .upstream
+            .answers(Reply::new(status, "declined").harmless());
+        fresh(&setup.ask(payment(&json!("k-3"), 5)), status);
+    }
+    fresh(&setup.ask(payment(&json!("k-3"), 5)), 201);
+}
+
+#[test]
+fn a_key_in_the_body_counts_whatever_the_method_and_where_none_is_needed() {
+    let setup = Setup::routed("profile = \"square\"\nkeyless = \"pass\"");
+    for method in ["POST", "PUT", "post", "LOCK"] {
+        let asked = || {
+            let body = json!({"id": method, "idempotency_key": method}).to_string();
+            let asked = Asked::new(method, "/v2/orders").body(body.as_bytes());
+            asked.header("Content-Type", "application/json")
+        };
+        let first = setup.ask(asked());
+        fresh(&first, 201);
+        replay_of(&first, &setup.ask(asked()));
+        assert_eq!(setup.upstream.effects_of(method), 1);
+    }
+    // What has no key passes, with the body that was looked at.
+    let search = || Asked::post("/v2/orders/search", &json!({"id": "s", "limit": 3}));
+    for _ in 0..2 {
+        fresh(&setup.ask(search()), 201);
+    }
+    assert_eq!(setup.upstream.effects_of("s"), 2);
+    // The header's key goes before the body's.
+    let both = || payment(&json!("in-body"), 5).header("Idempotency-Key", "in-header");
+    let first = setup.ask(both());
+    replay_of(&first, &setup.ask(both()));
+    let shown = setup.world.semel(&["show", "in-header", "--json"]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+}
+
+#[test]
+fn a_body_whose_key_cannot_be_read_is_refused() {
+    let setup = Setup::routed("key_members = [\"/meta/key\"]\nkeyless = \"require\"");
+    let coded = charge("c").header("Content-Encoding", "gzip");
+    let long = Asked::post("/charges", &json!({"id": "x".repeat(1_100_000)}));
+    let twice = Asked::new("POST", "/charges")
+        .header("Content-Type", "application/json")
+        .body(br#"{"meta": {"key": "a"}, "meta": {"key": "b"}}"#);
+    for asked in [coded, long, twice, charge("c")] {
+        refused(&setup.ask(asked), 400, "invalid_key");
+    }
+    assert_eq!(setup.upstream.received().len(), 0);
+    let asked = || Asked::post("/charges", &json!({"id": "c", "meta": {"key": "k"}}));
+    let first = setup.ask(asked());
+    fresh(&first, 201);
+    replay_of(&first, &setup.ask(asked()));
 }
 
 #[test]

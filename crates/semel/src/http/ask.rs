@@ -2,9 +2,11 @@
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use semel_core::http::{Extent, dated, read_key};
+use semel_core::http::{
+    Extent, METHOD_OVERRIDES, MethodKind, Protection, dated, is_json, read_body_key, read_key,
+};
 use semel_core::identity::{BusinessKey, Call, ClientText, Door, InFlight, Pointer, Scope};
-use semel_core::{Class, Key, Timestamp};
+use semel_core::{Key, Timestamp};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -22,37 +24,93 @@ const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count
 /// How a request says when it was first sent (OASIS Repeatable Requests).
 const FIRST_SENT: HeaderName = HeaderName::from_static("repeatability-first-sent");
 
-/// How a request is treated, as its head tells.
+/// How a request is treated.
 #[derive(Debug)]
 pub(super) enum Treatment {
     /// It goes on as it is.
-    Pass,
+    Pass {
+        /// Whether it asks for no effect.
+        is_safe: bool,
+    },
     /// It takes effect once.
     Guard {
-        class: Class,
+        protection: Protection,
         /// The key that its caller gave.
         key: Option<ClientText>,
     },
 }
 
+/// What the head of a request says about its treatment.
+#[derive(Debug)]
+pub(super) enum HeadVerdict {
+    Decided(Treatment),
+    /// The key may be in the body, which has to be read first.
+    ReadBody(MethodKind),
+}
+
 impl Rules {
     /// Reads from the head of a request how it is treated.
-    pub(super) fn treatment(&self, parts: &Parts) -> Result<Treatment, Refusal> {
-        let Some(class) = self.profile.class(parts.method.as_str()) else {
-            return Ok(Treatment::Pass);
-        };
+    pub(super) fn judge_head(&self, parts: &Parts) -> Result<HeadVerdict, Refusal> {
+        let overrides = METHOD_OVERRIDES.iter();
+        let overrides = overrides.flat_map(|name| parts.headers.get_all(*name));
+        let overrides = overrides.map(HeaderValue::as_bytes);
+        let kind = self.profile.method_kind(parts.method.as_str(), overrides);
+        if kind == MethodKind::Safe {
+            return Ok(HeadVerdict::Decided(Treatment::Pass { is_safe: true }));
+        }
         let key = self.key(&parts.headers)?;
+        if key.is_none() && !self.profile.key_members.is_empty() && !is_opaque(&parts.headers) {
+            return Ok(HeadVerdict::ReadBody(kind));
+        }
+        self.judge(kind, key).map(HeadVerdict::Decided)
+    }
+
+    /// Decides how a request is treated, once it is known whether it has a key.
+    pub(super) fn judge(
+        &self,
+        kind: MethodKind,
+        key: Option<ClientText>,
+    ) -> Result<Treatment, Refusal> {
+        let Some(protection) = self.profile.protection(kind, key.is_some()) else {
+            return Ok(Treatment::Pass { is_safe: false });
+        };
         if key.is_none() {
             let is_required = self.profile.requires_key || self.keyless == Keyless::Require;
             match self.keyless {
                 _ if is_required => {
-                    return Err(Refusal::missing_key(&self.profile, &self.key_headers));
+                    let members = &self.profile.key_members;
+                    let refusal = Refusal::missing_key(&self.profile, &self.key_headers, members);
+                    return Err(refusal);
                 }
-                Keyless::Pass => return Ok(Treatment::Pass),
+                Keyless::Pass => return Ok(Treatment::Pass { is_safe: false }),
                 Keyless::Derive | Keyless::Require => {}
             }
         }
-        Ok(Treatment::Guard { class, key })
+        Ok(Treatment::Guard { protection, key })
+    }
+
+    /// Reads the key that a caller gave in the body.
+    pub(super) fn body_key(
+        &self,
+        headers: &HeaderMap,
+        body: &Received,
+    ) -> Result<Option<ClientText>, Refusal> {
+        let media = headers.get(header::CONTENT_TYPE);
+        let media = media.and_then(|media| media.to_str().ok());
+        let is_json = is_json(media.unwrap_or_default());
+        let is_coded = is_coded(headers);
+        let Some(bytes) = body.bytes().filter(|_| !is_coded) else {
+            // It may hold a key that is not seen, so it must not pass as a request without one.
+            return if is_json {
+                Err(Refusal::hidden_key(is_coded))
+            } else {
+                Ok(None)
+            };
+        };
+        let key = read_body_key(bytes, is_json, &self.profile.key_members);
+        let key = key.map_err(|error| Refusal::invalid_body_key(&error))?;
+        let text = key.as_deref().map(ClientText::new).transpose();
+        text.map_err(|error| Refusal::invalid_body_key(&error))
     }
 
     /// Reads the key that a caller gave.
@@ -114,7 +172,7 @@ pub(super) struct Ask {
     /// What the fingerprint is of.
     pub(super) input: Vec<u8>,
     pub(super) name: String,
-    pub(super) class: Class,
+    pub(super) protection: Protection,
 }
 
 impl Ask {
@@ -124,16 +182,16 @@ impl Ask {
         parts: &Parts,
         caller: &Caller,
         body: &Received,
-        class: Class,
+        protection: Protection,
         key: Option<ClientText>,
     ) -> Result<Self, Refusal> {
-        let named: Vec<(&str, &[u8])> = rules
-            .sameness
-            .headers
-            .iter()
+        let names = rules.sameness.headers.iter().map(HeaderName::as_str);
+        // To an upstream that heeds them, these are other requests.
+        let named: Vec<(&str, &[u8])> = names
+            .chain(METHOD_OVERRIDES)
             .flat_map(|name| {
                 let values = parts.headers.get_all(name).iter();
-                values.map(|value| (name.as_str(), value.as_bytes()))
+                values.map(move |value| (name, value.as_bytes()))
             })
             .collect();
         let origin = host(parts).filter(|_| rules.sameness.host);
@@ -172,9 +230,30 @@ impl Ask {
             call,
             input: request.input(extent, &body.digest),
             name: name.to_string(),
-            class,
+            protection,
         })
     }
+}
+
+/// Says whether the body of a request is coded: what it says is not what its bytes are.
+pub(super) fn is_coded(headers: &HeaderMap) -> bool {
+    let coding = headers.get(header::CONTENT_ENCODING);
+    coding.is_some_and(|coding| coding != "identity")
+}
+
+/// Says why the body of a request is nothing that is read here: a connection that becomes another one, or gRPC.
+pub(super) fn opaque(headers: &HeaderMap) -> Option<&'static str> {
+    if headers.contains_key(header::UPGRADE) {
+        return Some("a connection that becomes another one cannot be answered a second time");
+    }
+    let media = headers.get(header::CONTENT_TYPE);
+    let media = media.and_then(|media| media.to_str().ok());
+    let is_grpc = media.is_some_and(|media| media.starts_with("application/grpc"));
+    is_grpc.then_some("gRPC says how a call ended in trailers, which are not kept")
+}
+
+fn is_opaque(headers: &HeaderMap) -> bool {
+    opaque(headers).is_some()
 }
 
 /// Says what becomes of a request while an identical one is under way: one that says that it is a retry joins it.

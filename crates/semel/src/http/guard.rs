@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
-use semel_core::http::{AfterExpiry, BodyHasher, Compare, dated};
+use semel_core::http::{AfterExpiry, BodyHasher, Compare, Protection, dated};
 use semel_core::identity::{Identity, Kin, Observation, Source};
 use semel_core::ledger::Rejection;
-use semel_core::{Class, Found, Key, Label, Lease, Namespace, Note, OnDoubt, Policy, Timestamp};
+use semel_core::{Found, Key, Label, Lease, Namespace, Note, OnDoubt, Policy, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-use super::ask::{Ask, DRY_RUN, Treatment, is_dry_run};
+use super::ask::{Ask, DRY_RUN, HeadVerdict, Treatment, is_coded, is_dry_run, opaque};
 use super::carry::{Carrying, Told, is_answered_well, unmarked};
 use super::received::{NotReceived, Received};
 use super::refusal::{Refusal, SEMEL_ERROR};
@@ -129,15 +129,30 @@ impl Inner {
         parts.headers.remove(DRY_RUN);
         let namespace = caller.namespace.clone();
         let namespace = namespace.unwrap_or_else(|| self.doorway.engine().namespace());
-        let (class, key) = match self.rules.treatment(&parts)? {
-            Treatment::Pass if is_dry => return Ok(self.would_pass(&namespace).await),
-            Treatment::Pass => return self.pass(parts, body, &namespace).await,
-            Treatment::Guard { class, key } => (class, key),
+        let (treatment, body) = match self.rules.judge_head(&parts)? {
+            HeadVerdict::ReadBody(kind) => {
+                let received = self.received(&parts.headers, body).await?;
+                // The body is here: the upstream need not ask for it.
+                parts.headers.remove(header::EXPECT);
+                let key = self.rules.body_key(&parts.headers, &received)?;
+                (self.rules.judge(kind, key)?, Incoming::Whole(received))
+            }
+            HeadVerdict::Decided(treatment) => (treatment, Incoming::Stream(body)),
+        };
+        let (protection, key) = match treatment {
+            Treatment::Guard { protection, key } => (protection, key),
+            Treatment::Pass { .. } if is_dry => return Ok(self.would_pass(&namespace).await),
+            Treatment::Pass { is_safe } => {
+                return self.pass(parts, body.body(), is_safe, &namespace).await;
+            }
         };
         refuse_unguarded(&parts.headers)?;
         let first_sent = self.rules.first_sent(&parts.headers, key.as_ref())?;
-        let body = self.received(&parts.headers, body).await?;
-        let ask = Ask::new(&self.rules, &parts, caller, &body, class, key)?;
+        let body = match body {
+            Incoming::Whole(received) => received,
+            Incoming::Stream(body) => self.received(&parts.headers, body).await?,
+        };
+        let ask = Ask::new(&self.rules, &parts, caller, &body, protection, key)?;
         let about = Kin::of(&namespace, &ask.call).0;
         let deadline = Instant::now() + self.rules.profile.wait;
         let asked = Asked {
@@ -177,9 +192,9 @@ impl Inner {
         &self,
         parts: Parts,
         body: Body,
+        is_safe: bool,
         namespace: &Namespace,
     ) -> Result<Answer, Refusal> {
-        let is_safe = parts.method.is_safe();
         let pass = self.admitted(namespace).await?;
         let sending = self.upstream.send(http::Request::from_parts(parts, body));
         let sent = within(self.rules.timeout, sending).await;
@@ -207,10 +222,10 @@ impl Inner {
     async fn received(&self, headers: &HeaderMap, body: Body) -> Result<Received, Refusal> {
         let media = headers.get(header::CONTENT_TYPE);
         let media = media.and_then(|media| media.to_str().ok());
-        // What is coded is not what it says it is.
-        let compare = match headers.get(header::CONTENT_ENCODING) {
-            Some(coding) if coding != "identity" => Compare::Bytes,
-            Some(_) | None => self.rules.sameness.compare,
+        let compare = if is_coded(headers) {
+            Compare::Bytes
+        } else {
+            self.rules.sameness.compare
         };
         let hasher = BodyHasher::new(compare, &self.rules.sameness.members, media);
         let limits = &self.rules.limits;
@@ -392,7 +407,7 @@ impl Inner {
             method: asked.parts.method.clone(),
             accepted: asked.accepted(),
             has_key: identity.source != Source::Fingerprint,
-            on_doubt: self.on_doubt(asked.ask.class),
+            on_doubt: self.on_doubt(asked.ask.protection),
             place,
             permit,
             pass,
@@ -457,8 +472,8 @@ impl Inner {
         let mut request = Request::new(&ask.name, key)
             .namespace(asked.namespace.clone())
             .input_bytes(&ask.input)
-            .class(ask.class)
-            .on_doubt(self.on_doubt(ask.class))
+            .class(ask.protection.class)
+            .on_doubt(self.on_doubt(ask.protection))
             .lease(self.lease())
             .retention(rules.retention)
             .door(Label::new(ask.call.door.as_str()).expect("it is a word"))
@@ -492,16 +507,13 @@ impl Inner {
     }
 
     /// Says what happens in doubt.
-    pub(super) fn on_doubt(&self, class: Class) -> OnDoubt {
+    pub(super) fn on_doubt(&self, protection: Protection) -> OnDoubt {
         let rules = &self.rules;
         let ordinary = match &rules.probe {
             Some(_) => OnDoubt::Probe,
-            None => Policy::direct(class).on_doubt,
+            None => Policy::direct(protection.class).on_doubt,
         };
-        rules
-            .on_doubt
-            .or(rules.profile.on_doubt)
-            .unwrap_or(ordinary)
+        rules.on_doubt.or(protection.on_doubt).unwrap_or(ordinary)
     }
 
     /// Makes the request that is sent: the same for every attempt.
@@ -575,19 +587,26 @@ impl Seated<'_> {
     }
 }
 
+/// The body of a request, as far as it was read.
+enum Incoming {
+    Stream(Body),
+    Whole(Received),
+}
+
+impl Incoming {
+    /// Makes the body that is sent on.
+    fn body(self) -> Body {
+        match self {
+            Self::Stream(body) => body,
+            Self::Whole(received) => received.body(),
+        }
+    }
+}
+
 /// Refuses what cannot be guarded, before it is carried out.
 fn refuse_unguarded(headers: &HeaderMap) -> Result<(), Refusal> {
-    if headers.contains_key(header::UPGRADE) {
-        let text = "a connection that becomes another one cannot be answered a second time";
-        return Err(Refusal::unsupported(text));
+    match opaque(headers) {
+        Some(why) => Err(Refusal::unsupported(why)),
+        None => Ok(()),
     }
-    let media = headers.get(header::CONTENT_TYPE);
-    let media = media
-        .and_then(|media| media.to_str().ok())
-        .unwrap_or_default();
-    if media.starts_with("application/grpc") {
-        let text = "gRPC says how a call ended in trailers, which are not kept";
-        return Err(Refusal::unsupported(text));
-    }
-    Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use semel_core::Timestamp;
 use semel_core::http::{AfterExpiry, Profile};
+use semel_core::identity::Pointer;
 use semel_core::ledger::Rejection;
 use serde_json::{Map, Value, json};
 
@@ -97,12 +98,41 @@ impl Refusal {
         &self.detail
     }
 
-    pub(super) fn missing_key(profile: &Profile, names: &[HeaderName]) -> Self {
+    pub(super) fn missing_key(
+        profile: &Profile,
+        names: &[HeaderName],
+        members: &[Pointer],
+    ) -> Self {
         let name = names.first().map_or("Idempotency-Key", HeaderName::as_str);
-        let detail = format!("requests to this place need a key in the header `{name}`");
+        let mut detail = format!("requests to this place need a key in the header `{name}`");
+        if let Some(member) = members.first() {
+            detail.push_str(&format!(
+                " or in the member `{}` of the body",
+                member.as_str()
+            ));
+        }
         let status = status(profile.refusals.missing);
         Self::new(status, "invalid_key", "The key breaks its rule", detail)
             .hint("send one key per action, the same for each of its retries: a UUID will do")
+    }
+
+    pub(super) fn invalid_body_key(why: &impl Display) -> Self {
+        let (status, title) = (StatusCode::BAD_REQUEST, "The key breaks its rule");
+        Self::new(status, "invalid_key", title, why.to_string())
+            .hint("send the key as a text in the body, or in the header `Idempotency-Key`")
+    }
+
+    /// A request whose body may have a key that cannot be read.
+    pub(super) fn hidden_key(is_coded: bool) -> Self {
+        let why = if is_coded {
+            "it is compressed"
+        } else {
+            "it is longer than 1 MiB"
+        };
+        let detail = format!("the key is a member of the body, which cannot be read: {why}");
+        let (status, title) = (StatusCode::BAD_REQUEST, "The key breaks its rule");
+        Self::new(status, "invalid_key", title, detail)
+            .hint("send the key in the header `Idempotency-Key` as well")
     }
 
     pub(super) fn invalid_key(name: &HeaderName, why: &impl Display) -> Self {

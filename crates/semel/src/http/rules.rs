@@ -106,7 +106,7 @@ impl Rules {
 /// How long an upstream may take until the head of its answer: longer than any that is meant to answer at all.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What becomes of protected requests without a key.
+/// What becomes of requests without a key whose method is protected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keyless {
     /// Their key is made from themselves.
