@@ -1,4 +1,4 @@
-//! Who calls: a token's namespace and scope, or everybody's on this machine where no token is needed.
+//! Who calls: a token's namespace and scope, or those of an anonymous caller on this machine where no token is needed.
 
 use std::sync::Arc;
 
@@ -9,6 +9,9 @@ use semel::core::token::Granted;
 use semel::{Label, Namespace, Scope};
 
 use crate::http::Problem;
+/// What a caller without a token may do, where none is needed. Everything but what lasts: a process that reaches a port of this
+/// machine for a moment must not leave with a token.
+pub(crate) const ANONYMOUS: Scope = Scope::Operate;
 
 /// Who calls.
 #[derive(Clone, Debug)]
@@ -21,11 +24,11 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Somebody on this machine who needs no token.
-    pub(crate) fn local() -> Self {
+    /// An anonymous caller on this machine, in the server's own namespace.
+    pub(crate) fn anonymous(namespace: Namespace) -> Self {
         Self {
-            namespace: Namespace::default(),
-            scope: Scope::Admin,
+            namespace,
+            scope: ANONYMOUS,
             door: api(),
             principal: None,
         }
@@ -47,7 +50,11 @@ impl Caller {
             return Ok(());
         }
         let (has, needed) = (self.scope.as_str(), scope.as_str());
-        let text = format!("this call needs a token with scope `{needed}`; this one has `{has}`");
+        let has = match self.principal {
+            Some(_) => format!("this one has `{has}`"),
+            None => format!("without one a caller has `{has}`"),
+        };
+        let text = format!("this call needs a token with scope `{needed}`; {has}");
         let hint = format!("`semel token create --scope {needed}` makes one");
         Err(Problem::new("forbidden", text).hint(hint))
     }

@@ -26,7 +26,7 @@ pub enum Scope {
     Write,
     /// Also to resolve, to retry, to cancel and to forget.
     Operate,
-    /// Also to make and to revoke tokens.
+    /// Also to make, to list and to revoke tokens. A caller without a token never has it.
     Admin,
 }
 

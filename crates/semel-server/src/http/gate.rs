@@ -199,7 +199,7 @@ async fn caller(server: &Server, headers: &HeaderMap) -> Result<Caller, Problem>
     let caller = match bearer(headers)? {
         Some(token) => known(server, token).await?,
         None if server.config().needs_token() => return Err(unauthorized()),
-        None => Caller::local(),
+        None => Caller::anonymous(server.engine().namespace()),
     };
     server.rates().take(caller.principal.as_ref())?;
     Ok(caller)
