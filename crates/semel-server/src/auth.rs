@@ -9,6 +9,8 @@ use semel::core::token::Granted;
 use semel::{Label, Namespace, Scope};
 
 use crate::http::Problem;
+use crate::tokens::principal_of;
+
 /// What a caller without a token may do, where none is needed. Everything but what lasts: a process that reaches a port of this
 /// machine for a moment must not leave with a token.
 pub(crate) const ANONYMOUS: Scope = Scope::Operate;
@@ -40,7 +42,7 @@ impl Caller {
             namespace: granted.namespace.clone(),
             scope: granted.scope,
             door: api(),
-            principal: Label::new(&format!("token {}", granted.id)).ok(),
+            principal: Label::new(&principal_of(granted)).ok(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel::Namespace;
 use tokio::sync::watch;
 
 use crate::inbox::Sources;
@@ -111,6 +112,9 @@ pub struct Config {
     pub auth: Auth,
     /// Encrypts connections.
     pub tls: Option<Tls>,
+    /// The only namespace that is served: tokens of others are refused. Without one, tokens of every namespace are taken, and
+    /// each acts in its own. Anonymous callers act in that of the engine.
+    pub namespace: Option<Namespace>,
     /// Further names that callers know this server by.
     pub hosts: Vec<String>,
     /// The origins whose pages may call.
@@ -140,6 +144,7 @@ impl Config {
             listen,
             auth: Auth::default(),
             tls: None,
+            namespace: None,
             hosts: vec![],
             origins: vec![],
             rate_limit: None,

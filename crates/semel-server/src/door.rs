@@ -32,7 +32,8 @@ impl Door {
         };
         if !config.listen.is_local() {
             let now = engine.store().now();
-            let tokens = engine.tokens(None).await?;
+            // Those of other namespaces open nothing here.
+            let tokens = engine.tokens(config.namespace.as_ref()).await?;
             if !tokens
                 .iter()
                 .any(|token| token.state(now) == TokenState::Active)

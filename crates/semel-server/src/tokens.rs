@@ -5,9 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use semel::core::token::{Granted, Refusal, judge};
-use semel::{Engine, Error, Scope, Token, TokenId, TokenRecord};
+use semel::{Engine, Error, Namespace, Scope, Token, TokenId, TokenRecord};
 
 use crate::auth::unauthorized;
+use crate::config::Config;
 use crate::http::Problem;
 
 /// How long a token is remembered: a revoked one works for no longer.
@@ -23,13 +24,21 @@ pub(crate) struct Tokens {
     found: Mutex<HashMap<TokenId, (TokenRecord, Instant)>>,
     /// Whether to remember at all: a store in a file answers at once.
     remembers: bool,
+    /// The only namespace whose tokens are taken, where there is one.
+    only: Option<Namespace>,
+}
+
+/// Names the holder of a token as the principal of its operations.
+pub(crate) fn principal_of(granted: &Granted) -> String {
+    format!("token {}", granted.id)
 }
 
 impl Tokens {
-    pub(crate) fn new(engine: &Engine) -> Self {
+    pub(crate) fn new(engine: &Engine, config: &Config) -> Self {
         Self {
             found: Mutex::default(),
             remembers: engine.store().as_sqlite().is_none(),
+            only: config.namespace.clone(),
         }
     }
 
@@ -53,20 +62,21 @@ impl Tokens {
         Ok(granted)
     }
 
-    /// Names whoever shows this token, if they may do something.
-    pub(crate) async fn writer(
+    /// Lets the holder of a token in: one that is valid, and of a namespace that this server serves.
+    pub(crate) async fn admit(
         &self,
         engine: &Engine,
         text: &str,
         deadline: Duration,
-    ) -> Result<String, Problem> {
+    ) -> Result<Granted, Problem> {
         match tokio::time::timeout(deadline, self.authenticate(engine, text)).await {
-            Ok(Ok(granted)) if granted.scope.includes(Scope::Write) => {
-                Ok(format!("token {}", granted.id))
-            }
-            Ok(Ok(_)) => {
-                let text = "calls that may have an effect need a token with scope `write`";
-                let hint = "`semel token create --scope write` makes one";
+            Ok(Ok(granted)) if granted.may_enter(self.only.as_ref()) => Ok(granted),
+            Ok(Ok(granted)) => {
+                tracing::info!(why = "other_namespace", "a token was refused");
+                let own = granted.namespace;
+                let text =
+                    format!("the token is for the namespace `{own}`, and this server is not");
+                let hint = "use a server for that namespace, or a token that `semel token create --namespace NAME` made for this one";
                 Err(Problem::new("forbidden", text).hint(hint))
             }
             Ok(Err(Error::Unauthorized(refusal))) => {
@@ -76,6 +86,22 @@ impl Tokens {
             Ok(Err(error)) => Err(Problem::of(&error, engine.store().now())),
             Err(_) => Err(Problem::timeout(deadline)),
         }
+    }
+
+    /// Lets the holder of a token in who may cause effects.
+    pub(crate) async fn admit_writer(
+        &self,
+        engine: &Engine,
+        text: &str,
+        deadline: Duration,
+    ) -> Result<Granted, Problem> {
+        let granted = self.admit(engine, text, deadline).await?;
+        if granted.scope.includes(Scope::Write) {
+            return Ok(granted);
+        }
+        let text = "calls that may have an effect need a token with scope `write`";
+        let hint = "`semel token create --scope write` makes one";
+        Err(Problem::new("forbidden", text).hint(hint))
     }
 
     fn remembered(&self, id: TokenId) -> Option<TokenRecord> {
@@ -108,10 +134,11 @@ mod tests {
     #[tokio::test]
     async fn a_new_token_works_at_once_and_a_revoked_one_for_a_moment_at_most() {
         let engine = Engine::open("memory:").await.expect("it opens");
-        let tokens = Tokens::new(&engine);
+        let config = Config::new(crate::Listen::Unix("/run/semel.sock".into()));
+        let tokens = Tokens::new(&engine, &config);
         assert!(tokens.remembers);
         let wanted = NewToken {
-            namespace: semel::Namespace::default(),
+            namespace: Namespace::default(),
             scope: Scope::Read,
             label: None,
             expires_in: None,

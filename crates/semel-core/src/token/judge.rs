@@ -91,6 +91,14 @@ pub struct Granted {
     pub scope: Scope,
 }
 
+impl Granted {
+    /// Says whether a server takes this token that was started for one namespace; `None` is a server for all of them.
+    #[must_use]
+    pub fn may_enter(&self, only: Option<&Namespace>) -> bool {
+        only.is_none_or(|only| *only == self.namespace)
+    }
+}
+
 /// Says why a token was not accepted: for the server's own log. Callers are told the same each time, so
 /// this type has no text for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

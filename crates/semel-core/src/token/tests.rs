@@ -199,3 +199,16 @@ proptest! {
         let _read = text.parse::<Token>();
     }
 }
+
+#[test]
+fn server_for_one_namespace_takes_its_tokens_only() {
+    let namespace = |text| Namespace::new(text).expect("it is one");
+    let granted = Granted {
+        id: "000000000000".parse().expect("it is an id"),
+        namespace: namespace("ours"),
+        scope: Scope::Admin,
+    };
+    assert!(granted.may_enter(None));
+    assert!(granted.may_enter(Some(&namespace("ours"))));
+    assert!(!granted.may_enter(Some(&namespace("theirs"))));
+}

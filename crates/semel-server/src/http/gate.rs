@@ -8,7 +8,6 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use percent_encoding::percent_decode_str;
-use semel::Error;
 
 use super::{Problem, Server};
 use crate::auth::{Caller, bearer, unauthorized};
@@ -197,26 +196,21 @@ pub(super) async fn authenticate(
 
 async fn caller(server: &Server, headers: &HeaderMap) -> Result<Caller, Problem> {
     let caller = match bearer(headers)? {
-        Some(token) => known(server, token).await?,
+        Some(token) => {
+            let deadline = server.limits().deadline;
+            let admitted = server
+                .tokens()
+                .admit(server.engine(), token, deadline)
+                .await;
+            Caller::of(&admitted.inspect_err(|problem| {
+                if problem.code() == "unauthorized" {
+                    server.counts().refused_token();
+                }
+            })?)
+        }
         None if server.config().needs_token() => return Err(unauthorized()),
         None => Caller::anonymous(server.engine().namespace()),
     };
     server.rates().take(caller.principal.as_ref())?;
     Ok(caller)
-}
-
-/// Finds out whose a token is.
-async fn known(server: &Server, token: &str) -> Result<Caller, Problem> {
-    let deadline = server.limits().deadline;
-    let authenticated = server.tokens().authenticate(server.engine(), token);
-    match tokio::time::timeout(deadline, authenticated).await {
-        Ok(Ok(granted)) => Ok(Caller::of(&granted)),
-        Ok(Err(Error::Unauthorized(refusal))) => {
-            tracing::info!(why = refusal.as_str(), "a token was refused");
-            server.counts().refused_token();
-            Err(unauthorized())
-        }
-        Ok(Err(error)) => Err(Problem::of(&error, server.now())),
-        Err(_) => Err(Problem::timeout(deadline)),
-    }
 }

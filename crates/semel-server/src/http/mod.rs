@@ -82,7 +82,7 @@ struct Inner {
 impl Server {
     fn new(engine: Engine, config: Config, stop: watch::Receiver<bool>, api: &OpenApi) -> Self {
         Self(Arc::new(Inner {
-            tokens: Tokens::new(&engine),
+            tokens: Tokens::new(&engine, &config),
             engine,
             feed: Feed::default(),
             counts: Counts::new(),

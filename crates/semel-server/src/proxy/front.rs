@@ -99,7 +99,7 @@ impl<G: Guards> Front<G> {
         Arc::new(Self {
             counts: Arc::new(Proxied::new(labels)),
             routes,
-            tokens: Tokens::new(&engine),
+            tokens: Tokens::new(&engine, &config),
             engine,
             config,
             pepper,

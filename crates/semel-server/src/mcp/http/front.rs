@@ -162,7 +162,7 @@ impl<D: Desk> Front<D> {
             desk,
             behind,
             proofs: Proofs::default(),
-            tokens: Tokens::new(&engine),
+            tokens: Tokens::new(&engine, &config),
             engine,
             config,
             pepper,
