@@ -25,6 +25,7 @@ mod keys;
 mod large;
 mod leases;
 mod names;
+mod principal_key;
 mod probes;
 mod savings;
 mod scope;

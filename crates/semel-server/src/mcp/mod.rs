@@ -40,6 +40,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Engine;
 use semel::breaker::Target;
+use semel::core::http::CredentialRule;
 use tokio::sync::mpsc;
 
 pub use self::child::{Command, Environment};
@@ -60,8 +61,8 @@ use self::http::upstream::HttpUpstream;
 use self::message::Message;
 use self::union::Union;
 use self::upstream::{Upstream, WAITING_MAX};
-use crate::pepper::Pepper;
 use crate::pool::Pool;
+use crate::principal_key::PrincipalKey;
 use crate::{StartError, Stop, Url};
 
 /// What a gateway is told.
@@ -77,6 +78,8 @@ pub struct Config {
     pub drain: Duration,
     /// Whether the gateway has tools of its own.
     pub admin_tools: bool,
+    /// Which credentials of clients over HTTP say whose call it is.
+    pub credentials: CredentialRule,
 }
 
 /// A server behind a gateway.
@@ -295,6 +298,7 @@ impl Service {
     ) -> Result<Self, StartError> {
         let gateway = config.gateway(engine.clone())?;
         let drain = config.drain;
+        let credentials = config.credentials.clone();
         let roads = config.roads()?;
         let behind = match roads.as_slice() {
             // Who speaks HTTP on both sides hears the very headers of the other.
@@ -307,8 +311,10 @@ impl Service {
                 Behind::Children(Children::new(start, Visits::default()))
             }
         };
-        let pepper = Pepper::of(&engine, "mcp").await?;
-        let opened = Opened::open(Arc::clone(&gateway), behind, engine, listening, pepper).await?;
+        let principal_key = PrincipalKey::open(&engine, "mcp").await?;
+        let desk = Arc::clone(&gateway);
+        let opened =
+            Opened::open(desk, behind, engine, listening, principal_key, credentials).await?;
         Ok(Self {
             opened,
             gateway,

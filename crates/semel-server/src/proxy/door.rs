@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::connection::Spoken;
 use crate::door::Door;
 use crate::metrics::Proxied;
-use crate::pepper::Pepper;
+use crate::principal_key::PrincipalKey;
 use crate::replies::Replies;
 use crate::tls::Encryption;
 use crate::{StartError, Stop};
@@ -43,9 +43,9 @@ impl<G: Guards> Opened<G> {
             let named = routes.iter().filter_map(|(matches, _)| matches.name());
             config.hosts.extend(named.map(str::to_owned));
         }
-        let pepper = Pepper::of(&engine, "proxy").await?;
+        let principal_key = PrincipalKey::open(&engine, "proxy").await?;
         let (stop, _) = watch::channel(false);
-        let front = Front::new(routes, engine, config.clone(), pepper);
+        let front = Front::new(routes, engine, config.clone(), principal_key);
         Ok(Self {
             door,
             front,

@@ -10,24 +10,26 @@ use axum::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header,
 };
 use axum::response::{IntoResponse as _, Response};
-use semel::Engine;
+use semel::core::http::{CredentialRule, Host};
 use semel::core::identity::Observation;
 use semel::http::{
     Answer, Became, Caller, Guard, Later, SEMEL_ERROR, Seat, Watch, named_by_connection,
 };
+use semel::{Engine, Incident, Namespace};
 
 use super::arriving::Arriving;
 use super::headers::{Preflight, share, without_hops};
-use super::principal::{self, principal, token};
+use super::principal::{self, token};
 use super::route::{Matches, NoRoute, find};
 use crate::config::Config;
 use crate::connection::Answers;
+use crate::credentials::ShownCredentials;
 use crate::http::Problem;
 use crate::http::gate::framed_clearly;
 use crate::metrics::Proxied;
-use crate::pepper::Pepper;
+use crate::principal_key::PrincipalKey;
 use crate::proof::{Line, Proofs, Witness};
-use crate::tokens::Tokens;
+use crate::tokens::{Tokens, principal_of};
 
 /// Tell SDKs whether trying again is of any use.
 const SHOULD_RETRY: [HeaderName; 2] = [
@@ -66,8 +68,8 @@ impl Guards for Guard {
 #[derive(Clone, Debug)]
 pub(super) struct Guarded<G> {
     pub(super) guard: G,
-    /// The headers whose owner is told by what they hold.
-    pub(super) credentials: Vec<HeaderName>,
+    /// Which credentials say whose request it is.
+    pub(super) credentials: CredentialRule,
     /// The headers that keys come in.
     pub(super) keys: Vec<HeaderName>,
     /// What says that an answer was given before.
@@ -83,7 +85,7 @@ pub(super) struct Front<G> {
     engine: Engine,
     config: Config,
     tokens: Tokens,
-    pepper: Pepper,
+    principal_key: PrincipalKey,
     proofs: Proofs,
     counts: Arc<Proxied>,
 }
@@ -93,7 +95,7 @@ impl<G: Guards> Front<G> {
         routes: Vec<(Matches, Guarded<G>)>,
         engine: Engine,
         config: Config,
-        pepper: Pepper,
+        principal_key: PrincipalKey,
     ) -> Arc<Self> {
         let labels = routes.iter().map(|(_, route)| route.label.as_str());
         Arc::new(Self {
@@ -102,7 +104,7 @@ impl<G: Guards> Front<G> {
             tokens: Tokens::new(&engine, &config),
             engine,
             config,
-            pepper,
+            principal_key,
             proofs: Proofs::default(),
         })
     }
@@ -141,7 +143,7 @@ impl<G: Guards> Front<G> {
         let path = parts.uri.path();
         let route = find(&self.routes, &parts.method, &host, path).map_err(unrouted)?;
         course.route = Some(&route.label);
-        let principal = self.principal(&mut parts.headers, route).await?;
+        let (principal, namespace) = self.principal(&mut parts, route).await?;
         refuse_odd(&parts.headers, &route.keys)?;
         let preflight = Preflight::of(&parts.method, &parts.headers);
         without_hops(&mut parts.headers);
@@ -150,7 +152,11 @@ impl<G: Guards> Front<G> {
             Arc::new(Sight { proofs, line }) as Arc<dyn Watch>
         });
         let request = Request::from_parts(parts, semel::http::Body::new(Arriving::new(body)));
-        let caller = Caller { principal, watch };
+        let caller = Caller {
+            principal,
+            namespace,
+            watch,
+        };
         let answer = route.guard.handle(request, caller).await;
         let Answer {
             response,
@@ -172,17 +178,18 @@ impl<G: Guards> Front<G> {
         Ok(Response::from_parts(parts, body))
     }
 
-    /// Finds out on whose behalf a request comes; what is meant for the proxy itself does not go on.
+    /// Finds out on whose behalf a request comes, and in which namespace where that is a token's; what is meant for the
+    /// proxy itself does not go on.
     async fn principal(
         &self,
-        headers: &mut HeaderMap,
+        parts: &mut Parts,
         route: &Guarded<G>,
-    ) -> Result<Option<String>, Problem> {
-        let holder = match token(headers)? {
+    ) -> Result<(Option<String>, Option<Namespace>), Problem> {
+        let granted = match token(&mut parts.headers)? {
             Some(token) => {
                 let deadline = self.config.limits.deadline;
-                let writer = self.tokens.writer(&self.engine, &token, deadline).await;
-                Some(writer.map_err(|problem| match problem.code() {
+                let writer = self.tokens.admit_writer(&self.engine, &token, deadline);
+                Some(writer.await.map_err(|problem| match problem.code() {
                     "unauthorized" => principal::refused(),
                     _ => problem,
                 })?)
@@ -190,7 +197,11 @@ impl<G: Guards> Front<G> {
             None if self.config.needs_token() => return Err(principal::refused()),
             None => None,
         };
-        Ok(principal(headers, &route.credentials, &self.pepper).or(holder))
+        let query = parts.uri.query();
+        let shown = ShownCredentials::new(&parts.headers, query, &route.credentials);
+        let holder = granted.as_ref().map(principal_of);
+        let principal = shown.principal(holder, &self.principal_key).await?;
+        Ok((principal, granted.map(|granted| granted.namespace)))
     }
 }
 

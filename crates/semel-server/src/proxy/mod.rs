@@ -19,7 +19,6 @@ pub mod upstream;
 use std::fmt;
 use std::sync::Arc;
 
-use axum::http::header;
 use semel::Engine;
 use semel::door::Doorway;
 use semel::http::{Guard, Rules, Upstream};
@@ -32,9 +31,6 @@ use self::door::Opened;
 use self::front::Guarded;
 use crate::metrics::Proxied;
 use crate::{StartError, Stop};
-
-/// The headers whose owner is told by what they hold, unless a route names others. The first that is there counts.
-pub const CREDENTIALS: [HeaderName; 2] = [header::AUTHORIZATION, header::COOKIE];
 
 /// What a proxy is told.
 #[derive(Clone, Debug)]
@@ -52,8 +48,6 @@ pub struct Route {
     pub rules: Rules,
     /// Where they go.
     pub upstream: Arc<dyn Upstream>,
-    /// The headers whose owner is told by what they hold: keys of different owners have nothing to do with each other.
-    pub credentials: Vec<HeaderName>,
 }
 
 impl fmt::Debug for Route {
@@ -61,7 +55,6 @@ impl fmt::Debug for Route {
         f.debug_struct("Route")
             .field("matches", &self.matches)
             .field("rules", &self.rules)
-            .field("credentials", &self.credentials)
             .finish_non_exhaustive()
     }
 }
@@ -74,13 +67,12 @@ impl Route {
             matches: Matches::all(),
             rules,
             upstream,
-            credentials: CREDENTIALS.to_vec(),
         }
     }
 
     fn guarded(self, doorway: &Doorway) -> (Matches, Guarded<Guard>) {
         let guarded = Guarded {
-            credentials: self.credentials,
+            credentials: self.rules.credential_rule(),
             label: self.matches.label(),
             keys: self.rules.key_headers.clone(),
             replayed: self.rules.replayed(),

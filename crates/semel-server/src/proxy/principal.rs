@@ -1,7 +1,4 @@
-//! On whose behalf a request comes.
-//!
-//! Whoever shows the upstream the same credentials is the same: they are hashed with a key, and never stored. Nothing
-//! in them is believed without being checked: the claims of a token that nobody verified here say nothing.
+//! The token for the proxy itself, which a request carries beside its credentials for the upstream.
 
 use axum::http::{HeaderMap, HeaderName, header};
 use semel::Token;
@@ -9,7 +6,6 @@ use semel::core::token::TokenError;
 
 use crate::auth::unauthorized;
 use crate::http::Problem;
-use crate::pepper::Pepper;
 
 /// A token for the proxy itself.
 pub(super) const SEMEL_TOKEN: HeaderName = HeaderName::from_static("semel-token");
@@ -59,28 +55,11 @@ pub(super) fn refused() -> Problem {
     unauthorized().hint(hint)
 }
 
-/// Names whoever shows these credentials; `None` for nobody.
-pub(super) fn principal(
-    headers: &HeaderMap,
-    names: &[HeaderName],
-    pepper: &Pepper,
-) -> Option<String> {
-    let name = names.iter().find(|name| headers.contains_key(*name))?;
-    // What stands in one header is not what stands in another, and two lines are not one.
-    let mut credentials = name.as_str().as_bytes().to_vec();
-    for line in headers.get_all(name) {
-        credentials.extend((line.len() as u64).to_be_bytes());
-        credentials.extend(line.as_bytes());
-    }
-    Some(pepper.principal(&credentials))
-}
-
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
     use semel::{Engine, NewToken, Scope};
 
-    use super::super::CREDENTIALS;
     use super::*;
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
@@ -90,73 +69,6 @@ mod tests {
             headers.append(*name, value);
         }
         headers
-    }
-
-    fn named(lines: &[(&'static str, &str)], names: &[HeaderName]) -> Option<String> {
-        let pepper = Pepper::new(vec![7; 32]).expect("it is long enough");
-        principal(&headers(lines), names, &pepper)
-    }
-
-    #[test]
-    fn c057_other_credentials_are_somebody_else_s() {
-        let shown: &[&[(&'static str, &str)]] = &[
-            &[],
-            &[("authorization", "Bearer a")],
-            &[("authorization", "Bearer b")],
-            &[("authorization", "Basic a")],
-            &[("authorization", "Bearer a"), ("authorization", "Bearer b")],
-            &[("authorization", "Bearer aBearer b")],
-            &[("cookie", "session=a")],
-            &[("cookie", "session=b")],
-            &[("cookie", "Bearer a")],
-        ];
-        let names: Vec<_> = shown.iter().map(|it| named(it, &CREDENTIALS)).collect();
-        for (at, name) in names.iter().enumerate() {
-            assert_eq!(*name, named(shown[at], &CREDENTIALS), "{at}");
-            assert!(!names[..at].contains(name), "{:?}", shown[at]);
-            assert_eq!(name.is_none(), at == 0);
-        }
-    }
-
-    #[test]
-    fn c057_a_route_may_name_the_header_that_counts() {
-        let key = [HeaderName::from_static("x-api-key")];
-        assert_eq!(named(&[("authorization", "Bearer a")], &key), None);
-        let one = named(&[("x-api-key", "a")], &key);
-        assert!(one.is_some());
-        assert_ne!(one, named(&[("x-api-key", "b")], &key));
-    }
-
-    #[test]
-    fn c058_whoever_is_told_by_another_header_may_refresh_a_token() {
-        let account = [HeaderName::from_static("x-account")];
-        let before = named(
-            &[("authorization", "Bearer a"), ("x-account", "7")],
-            &account,
-        );
-        let after = named(
-            &[("authorization", "Bearer b"), ("x-account", "7")],
-            &account,
-        );
-        assert_eq!(before, after);
-        let first = named(
-            &[("authorization", "Bearer a"), ("cookie", "x")],
-            &CREDENTIALS,
-        );
-        let other = named(
-            &[("authorization", "Bearer a"), ("cookie", "y")],
-            &CREDENTIALS,
-        );
-        assert_eq!(first, other, "the first header that is there counts");
-    }
-
-    #[test]
-    fn nobody_reads_credentials_from_a_name() {
-        let name = named(&[("authorization", "Bearer secret")], &CREDENTIALS).expect("a name");
-        assert!(!name.contains("secret"), "{name}");
-        let other = Pepper::new(vec![8; 32]).expect("it is long enough");
-        let headers = headers(&[("authorization", "Bearer secret")]);
-        assert_ne!(Some(name), principal(&headers, &CREDENTIALS, &other));
     }
 
     #[tokio::test]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use semel::core::VerdictKind;
 use semel::core::ledger::{Fence, Operation, Record, StateKind};
-use semel::core::{Digest, VerdictKind};
 use semel::{Error, Key, Timestamp};
 use tokio::time::Instant;
 
@@ -251,10 +251,10 @@ impl Gateway {
 
     /// Returns what names of tasks are sealed with: the same for as long as the store is the same one.
     async fn task_seal(&self) -> Seal {
-        match self.engine.store().id().await {
-            Ok(id) => Seal::new(Digest::of_parts(&[b"semel-mcp-task\0", id.as_bytes()]).0),
-            // A store without a number does not outlive the gateway either.
-            Err(_) => self.seal.clone(),
+        match self.engine.derive_secret("mcp task").await {
+            Ok(Some(secret)) => Seal::new(secret),
+            // On another server's ledger names are sealed for as long as this gateway lives.
+            Ok(None) | Err(_) => self.seal.clone(),
         }
     }
 

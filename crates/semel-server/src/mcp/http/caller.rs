@@ -1,31 +1,17 @@
-//! Whose a request is: a token's, or that of whoever shows the same credentials to the server.
+//! The token for the gateway itself, which a request may carry where credentials for the server stand.
 
 use axum::http::{HeaderMap, header};
 use semel::Token;
 use semel::core::token::TokenError;
 
 use crate::http::Problem;
-use crate::pepper::Pepper;
 
-/// Whose a request is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
-    /// Nobody's.
-    Nothing,
-    /// A token for this gateway, which is to be checked, and is not for the server.
-    Token(String),
-    /// Credentials for the server.
-    Others {
-        /// What names their owner.
-        principal: String,
-    },
-}
-
-/// Reads what a request shows.
-pub(super) fn shown(headers: &HeaderMap, pepper: &Pepper) -> Result<Shown, Problem> {
+/// Takes the token for the gateway out of the headers of a request, so that the server never sees it. Credentials for
+/// the server stay.
+pub(super) fn take_token(headers: &mut HeaderMap) -> Result<Option<String>, Problem> {
     let mut lines = headers.get_all(header::AUTHORIZATION).into_iter();
     let Some(line) = lines.next() else {
-        return Ok(Shown::Nothing);
+        return Ok(None);
     };
     if lines.next().is_some() {
         return Err(crate::auth::unauthorized());
@@ -33,16 +19,14 @@ pub(super) fn shown(headers: &HeaderMap, pepper: &Pepper) -> Result<Shown, Probl
     let token = line.to_str().ok().and_then(|text| {
         let (scheme, token) = text.split_once(' ')?;
         let token = token.trim();
-        // One with a slip in it is still nobody else's business.
+        // A token with a typing error in it is still none of the server's business.
         let is_ours = !matches!(token.parse::<Token>(), Err(TokenError::Shape));
         (scheme.eq_ignore_ascii_case("bearer") && is_ours).then(|| token.to_owned())
     });
-    Ok(match token {
-        Some(token) => Shown::Token(token),
-        None => Shown::Others {
-            principal: pepper.principal(line.as_bytes()),
-        },
-    })
+    if token.is_some() {
+        headers.remove(header::AUTHORIZATION);
+    }
+    Ok(token)
 }
 
 #[cfg(test)]
@@ -51,37 +35,24 @@ mod tests {
 
     use super::*;
 
-    fn showing(text: &'static str) -> Shown {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, HeaderValue::from_static(text));
-        let pepper = Pepper::new(vec![7; 32]).expect("it is long enough");
-        shown(&headers, &pepper).expect("it can be read")
+    #[test]
+    fn credentials_for_the_server_stay() {
+        for text in ["Bearer abc", "Basic abc", "abc", ""] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, HeaderValue::from_static(text));
+            let found = take_token(&mut headers).expect("it can be read");
+            assert_eq!(found, None, "{text}");
+            assert_eq!(headers[header::AUTHORIZATION], text);
+        }
+        assert_eq!(take_token(&mut HeaderMap::new()).expect("it is none"), None);
     }
 
     #[test]
-    fn whoever_shows_the_same_is_the_same() {
-        let one = showing("Bearer abc");
-        assert_eq!(one, showing("Bearer abc"));
-        assert_ne!(one, showing("Bearer abd"));
-        let Shown::Others { principal } = one else {
-            panic!("{one:?}");
-        };
-        assert!(!principal.contains("abc"), "{principal}");
-        assert_eq!(principal.len(), "auth ".len() + 32);
-    }
-
-    #[test]
-    fn what_is_stored_cannot_be_guessed_without_the_pepper() {
+    fn two_lines_of_authorization_are_refused() {
         let mut headers = HeaderMap::new();
-        headers.insert(
-            header::AUTHORIZATION,
-            HeaderValue::from_static("Bearer abc"),
-        );
-        let other = Pepper::new(vec![8; 32]).expect("it is long enough");
-        assert_ne!(
-            shown(&headers, &other).expect("it can be read"),
-            showing("Bearer abc")
-        );
-        assert!(Pepper::new(vec![]).is_err());
+        for text in ["Bearer a", "Bearer b"] {
+            headers.append(header::AUTHORIZATION, HeaderValue::from_static(text));
+        }
+        assert!(take_token(&mut headers).is_err());
     }
 }

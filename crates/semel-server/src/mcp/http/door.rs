@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use semel::Engine;
+use semel::core::http::CredentialRule;
 use tokio::sync::watch;
 
 use super::desk::Desk;
@@ -11,7 +12,7 @@ use crate::accepting::Accepting;
 use crate::config::Config;
 use crate::connection::Spoken;
 use crate::door::Door;
-use crate::pepper::Pepper;
+use crate::principal_key::PrincipalKey;
 use crate::replies::Replies;
 use crate::tls::Encryption;
 use crate::{StartError, Stop};
@@ -35,11 +36,20 @@ impl<D: Desk> Opened<D> {
         behind: Behind<D>,
         engine: Engine,
         mut config: Config,
-        pepper: Pepper,
+        principal_key: PrincipalKey,
+        credentials: CredentialRule,
     ) -> Result<Self, StartError> {
         let door = Door::open(&engine, &mut config, Spoken::Http1).await?;
         let (stop, stopped) = watch::channel(false);
-        let front = Front::new(desk, behind, engine, config.clone(), pepper, stopped);
+        let front = Front::new(
+            desk,
+            behind,
+            engine,
+            config.clone(),
+            principal_key,
+            credentials,
+            stopped,
+        );
         Ok(Self {
             door,
             front,

@@ -10,27 +10,29 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use bytes::Bytes;
-use semel::Engine;
+use semel::core::http::CredentialRule;
+use semel::{Engine, Namespace, Scope};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::answering::{Accepts, Answering, Last};
-use super::caller::{Shown, shown};
+use super::caller::take_token;
 use super::children::Children;
 use super::desk::Desk;
 use super::headers::{SESSION, passed_on};
 use super::relay::{Relay, Unchanged};
 use super::resuming::{self, Resumes};
 use super::{answer, reading};
-use crate::auth::unauthorized;
+use crate::auth::{ANONYMOUS, unauthorized};
 use crate::config::Config;
+use crate::credentials::ShownCredentials;
 use crate::http::Problem;
 use crate::http::body::{Budget, read};
 use crate::http::gate::{framed_clearly, meant_for_us};
 use crate::mcp::message::{MESSAGE_MAX, Malformed, Message};
-use crate::pepper::Pepper;
+use crate::principal_key::PrincipalKey;
 use crate::proof::{Line, Proofs};
-use crate::tokens::Tokens;
+use crate::tokens::{Tokens, principal_of};
 
 /// Where clients find the gateway.
 pub(crate) const PATH: &str = "/mcp";
@@ -46,7 +48,9 @@ pub(crate) struct Front<D: Desk> {
     engine: Engine,
     config: Config,
     tokens: Tokens,
-    pepper: Pepper,
+    principal_key: PrincipalKey,
+    /// Which credentials say whose request it is.
+    credentials: CredentialRule,
     bodies: Budget,
 }
 
@@ -155,7 +159,8 @@ impl<D: Desk> Front<D> {
         behind: Behind<D>,
         engine: Engine,
         config: Config,
-        pepper: Pepper,
+        principal_key: PrincipalKey,
+        credentials: CredentialRule,
         stop: watch::Receiver<bool>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -165,7 +170,8 @@ impl<D: Desk> Front<D> {
             tokens: Tokens::new(&engine, &config),
             engine,
             config,
-            pepper,
+            principal_key,
+            credentials,
             bodies: Budget::default(),
             stop,
             resumes: Resumes::default(),
@@ -271,19 +277,24 @@ impl<D: Desk> Front<D> {
 
     /// Finds out how a request came.
     async fn by(&self, parts: &Parts) -> Result<By, Refused> {
-        let mut headers = passed_on(&parts.headers);
-        let principal = match shown(&parts.headers, &self.pepper)? {
-            Shown::Token(token) => {
-                headers.remove(header::AUTHORIZATION);
+        let mut shown = parts.headers.clone();
+        let granted = match take_token(&mut shown)? {
+            Some(token) => {
                 let deadline = self.config.limits.deadline;
-                let writer = self.tokens.writer(&self.engine, &token, deadline);
+                let writer = self.tokens.admit_writer(&self.engine, &token, deadline);
                 Some(writer.await?)
             }
-            Shown::Nothing | Shown::Others { .. } if self.config.needs_token() => {
-                return Err(unauthorized().into());
-            }
-            Shown::Others { principal } => Some(principal),
-            Shown::Nothing => None,
+            None if self.config.needs_token() => return Err(unauthorized().into()),
+            None => None,
+        };
+        let headers = passed_on(&shown);
+        let query = parts.uri.query();
+        let principal = ShownCredentials::new(&shown, query, &self.credentials);
+        let holder = granted.as_ref().map(principal_of);
+        let principal = principal.principal(holder, &self.principal_key).await?;
+        let (namespace, scope) = match granted {
+            Some(granted) => (granted.namespace, granted.scope),
+            None => (self.engine.namespace(), ANONYMOUS),
         };
         Ok(By {
             principal,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
+use semel::core::http::CredentialRule;
 use semel::http::{Answer, Became, Body, Caller};
 use semel::{Engine, NewToken, Scope};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -14,7 +15,6 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::super::CREDENTIALS;
 use super::super::door::Opened;
 use super::super::front::{Guarded, Guards};
 use super::super::route::Matches;
@@ -140,7 +140,7 @@ pub(super) fn guarded(guard: Fake) -> Guarded<Fake> {
     Guarded {
         label: String::new(),
         guard,
-        credentials: CREDENTIALS.to_vec(),
+        credentials: CredentialRule::default(),
         keys: vec![HeaderName::from_static("idempotency-key")],
         replayed: HeaderName::from_static("idempotent-replayed"),
     }

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, Method, Request, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use semel::Engine;
+use semel::core::http::CredentialRule;
 use semel::core::identity::{Exchange, Observation};
 use tokio::sync::{mpsc, watch};
 
@@ -22,8 +23,8 @@ use crate::mcp::http::{answer, failure};
 use crate::mcp::message::{Kind, Message};
 use crate::mcp::upstream::{Headers, Lost, NotSent, Pending, Replies, Reply, Upstream};
 use crate::outbound::Url;
-use crate::pepper::Pepper;
 use crate::pool::{Coming, Pool};
+use crate::principal_key::PrincipalKey;
 use crate::proof::Witness;
 use crate::{Auth, Stop};
 
@@ -344,9 +345,17 @@ impl Gate {
         let engine = Engine::open("memory:").await.expect("it opens");
         let mut config = Config::new(Listen::Tcp(([127, 0, 0, 1], 0).into()));
         config.auth = auth;
-        let pepper = Pepper::new(vec![7; 32]).expect("it is long enough");
+        let principal_key = PrincipalKey::open(&engine, "mcp").await.expect("it opens");
         let desk = FakeDesk::new();
-        let opened = Opened::open(Arc::clone(&desk), behind, engine.clone(), config, pepper);
+        let rule = CredentialRule::default();
+        let opened = Opened::open(
+            Arc::clone(&desk),
+            behind,
+            engine.clone(),
+            config,
+            principal_key,
+            rule,
+        );
         let opened = opened.await.expect("it opens");
         let address = opened.address();
         let address = address.strip_prefix("http://").expect("it is plain");
