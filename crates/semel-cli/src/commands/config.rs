@@ -27,6 +27,15 @@ fn show(context: &Context) {
                 "about": setting.about,
             }));
         }
+        for list in context.settings.route_lists() {
+            context.printer.object(&json!({
+                "name": list.name,
+                "value": json!(list.items).to_string(),
+                "origin": list.origin.to_string(),
+                "env": null,
+                "about": list.about,
+            }));
+        }
         return;
     }
     let head = ["SETTING", "VALUE", "FROM", "ENVIRONMENT", "ABOUT"];
@@ -40,6 +49,15 @@ fn show(context: &Context) {
             origin.into(),
             setting.env.into(),
             setting.about.into(),
+        ]
+    }));
+    rows.extend(context.settings.route_lists().into_iter().map(|list| {
+        [
+            list.name.into(),
+            json!(list.items).into(),
+            list.origin.into(),
+            "-".into(),
+            list.about.into(),
         ]
     }));
     for line in table::lines(&rows) {

@@ -29,6 +29,7 @@ pub(crate) async fn run(context: &Context, args: &Mcp) -> Result<ExitCode, Failu
     let config = Config {
         servers,
         admin_tools: args.admin_tools || settings.get("mcp.admin_tools") == "on",
+        credentials: settings.mcp_credentials(),
         wait,
         timeout,
         drain,

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use semel::CopyPolicy;
+
+use super::credentials;
 use super::redact;
 use crate::args::values;
 
@@ -59,7 +61,7 @@ const fn list(name: &'static str, env: &'static str, about: &'static str) -> Set
 }
 
 /// All that can be set.
-pub(crate) const SETTINGS: [Setting; 42] = [
+pub(crate) const SETTINGS: [Setting; 46] = [
     plain("store", "SEMEL_STORE", "", "where the ledger is", anything),
     plain(
         "namespace",
@@ -345,6 +347,22 @@ pub(crate) const SETTINGS: [Setting; 42] = [
         "SEMEL_MCP_LOST_TEXTS",
         "texts of failures behind which the effect may have happened",
     ),
+    Setting {
+        check: |text| ok(credentials::sources(text.lines())),
+        ..list(
+            "mcp.credentials",
+            "SEMEL_MCP_CREDENTIALS",
+            "the headers of clients over HTTP that say whose call it is, as in proxy.credentials",
+        )
+    },
+    Setting {
+        check: |text| ok(credentials::cookies(text.lines())),
+        ..list(
+            "mcp.ignored_cookies",
+            "SEMEL_MCP_IGNORED_COOKIES",
+            "cookies of clients over HTTP that say nothing about the caller",
+        )
+    },
     plain(
         "proxy.listen",
         "SEMEL_PROXY_LISTEN",
@@ -359,6 +377,22 @@ pub(crate) const SETTINGS: [Setting; 42] = [
         "what the proxy writes to its log: `error`, `warn`, `info`, `debug` or `off`",
         |text| one_of(text, &["off", "error", "warn", "info", "debug"]),
     ),
+    Setting {
+        check: |text| ok(credentials::sources(text.lines())),
+        ..list(
+            "proxy.credentials",
+            "SEMEL_PROXY_CREDENTIALS",
+            "the headers whose values say whose request it is; `*` stands for the beginning of a name",
+        )
+    },
+    Setting {
+        check: |text| ok(credentials::cookies(text.lines())),
+        ..list(
+            "proxy.ignored_cookies",
+            "SEMEL_PROXY_IGNORED_COOKIES",
+            "cookies that say nothing about the caller; `*` stands for the end of a name",
+        )
+    },
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "has the shape of a check")]

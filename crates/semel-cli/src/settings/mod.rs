@@ -1,6 +1,7 @@
 //! Where values come from: a flag, the environment, a file, or the default, in that order.
 
 mod breakers;
+mod credentials;
 mod file;
 pub(crate) mod inbox;
 mod known;
@@ -23,6 +24,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use semel::core::http::CredentialRule;
 use semel::{CopyPolicy, Lease, Retention};
 
 use crate::args::{Args, Global, values};
@@ -120,6 +122,10 @@ impl Settings {
             } else {
                 let text = match setting.name {
                     "store" => default_store(variable)?,
+                    "mcp.credentials" | "proxy.credentials" => CredentialRule::SOURCES.join("\n"),
+                    "mcp.ignored_cookies" | "proxy.ignored_cookies" => {
+                        CredentialRule::IGNORED_COOKIES.join("\n")
+                    }
                     _ => setting.default.to_owned(),
                 };
                 Value {

@@ -15,18 +15,19 @@ use semel::http::{DeriveFrom, Forward, Keyless, Rules, Sameness};
 use semel::{Class, OnDoubt};
 use semel_server::Url;
 use semel_server::proxy::upstream::{Client, Options, Version};
-use semel_server::proxy::{CREDENTIALS, HeaderName, Matches, Method, Route};
+use semel_server::proxy::{HeaderName, Matches, Method, Route};
 use serde::Deserialize;
 
 use super::Settings;
 use super::breakers::{self, Breakers};
+use super::credentials::WrittenCredentials;
 use super::nearest::only;
 use super::price::price;
 use crate::args::values;
 use crate::failure::Failure;
 
 /// The members of a route's table.
-const MEMBERS: [&str; 30] = [
+const MEMBERS: [&str; 31] = [
     "upstream",
     "host",
     "path",
@@ -37,6 +38,7 @@ const MEMBERS: [&str; 30] = [
     "key_members",
     "dated_keys",
     "credentials",
+    "ignored_cookies",
     "derive_headers",
     "derive_members",
     "fingerprint",
@@ -84,8 +86,21 @@ const ROUTES_MAX: usize = 1_000;
 /// What a file says of the proxy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Written {
-    routes: Vec<Route>,
+    routes: Vec<RouteSettings>,
     profiles: BTreeMap<String, Profile>,
+}
+
+/// A route, and what it says about credentials: what those of all routes are is known when all settings are.
+#[derive(Clone, Debug)]
+pub(super) struct RouteSettings {
+    pub(super) route: Route,
+    pub(super) credentials: WrittenCredentials,
+}
+
+impl Written {
+    pub(super) fn routes(&self) -> impl Iterator<Item = &RouteSettings> {
+        self.routes.iter()
+    }
 }
 
 /// A route as it is written.
@@ -102,6 +117,7 @@ struct WrittenRoute {
     key_members: Option<Vec<String>>,
     dated_keys: bool,
     credentials: Option<Vec<String>>,
+    ignored_cookies: Option<Vec<String>>,
     derive_headers: Vec<String>,
     derive_members: Vec<String>,
     fingerprint: WrittenSameness,
@@ -197,7 +213,7 @@ pub(super) fn proxy(
         let read = read.map_err(|error| wrong(error.message().to_owned()))?;
         let mut route = read.read(&written.profiles, breakers).map_err(wrong)?;
         let cost = value.get("price").map(|value| price(value, &wrong));
-        route.rules.price = cost.transpose()?;
+        route.route.rules.price = cost.transpose()?;
         written.routes.push(route);
     }
     Ok(written)
@@ -264,7 +280,7 @@ impl WrittenRoute {
         self,
         profiles: &BTreeMap<String, Profile>,
         breakers: &Breakers,
-    ) -> Result<Route, String> {
+    ) -> Result<RouteSettings, String> {
         if self.upstream.is_empty() {
             return Err("`upstream` is missing: the URL where its requests go".to_owned());
         }
@@ -292,15 +308,17 @@ impl WrittenRoute {
             ..options
         };
         let (target, client) = upstream(&self.upstream, options)?;
-        Ok(Route {
+        let credentials = WrittenCredentials {
+            sources: self.credentials.clone(),
+            ignored_cookies: self.ignored_cookies.clone(),
+        };
+        credentials.check()?;
+        let route = Route {
             matches: matches.methods(methods),
-            credentials: match &self.credentials {
-                Some(names) => headers("credentials", names)?,
-                None => CREDENTIALS.to_vec(),
-            },
             rules: self.rules(target, profiles, breakers)?,
             upstream: client,
-        })
+        };
+        Ok(RouteSettings { route, credentials })
     }
 
     fn rules(
@@ -342,6 +360,7 @@ impl WrittenRoute {
         Ok(Rules {
             target,
             profile,
+            credentials: None,
             key_headers: match &self.key_headers {
                 Some(names) if names.is_empty() => {
                     return Err("key_headers: there must be one".to_owned());
@@ -523,7 +542,8 @@ fn upstream(text: &str, options: Options) -> Result<(String, Arc<Client>), Strin
 impl Settings {
     /// Returns the routes that the file names.
     pub(crate) fn routes(&self) -> Vec<Route> {
-        self.proxy.routes.clone()
+        let routes = self.proxy.routes.iter().cloned();
+        routes.map(|written| self.credited(written)).collect()
     }
 
     /// Returns the one route to an upstream that was named.
@@ -542,6 +562,18 @@ impl Settings {
             ..WrittenRoute::default()
         };
         let read = written.read(&self.proxy.profiles, &self.breakers);
-        read.map_err(Failure::input)
+        read.map(|written| self.credited(written))
+            .map_err(Failure::input)
+    }
+
+    /// Returns a route that knows which credentials count.
+    fn credited(&self, written: RouteSettings) -> Route {
+        let RouteSettings {
+            mut route,
+            credentials,
+        } = written;
+        let rule = self.credential_rule(&credentials, &route.rules.profile);
+        route.rules.credentials = Some(rule);
+        route
     }
 }
