@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::desk::Era;
 use crate::matrix::order;
 use crate::setup::{Carrier, Setup, Told, Way, told};
+use crate::wire::Client;
 
 const WAYS: [(Carrier, Carrier); 4] = [
     (Carrier::Stdio, Carrier::Stdio),
@@ -106,6 +107,67 @@ fn one_call_id_is_one_call() {
         }
         assert_eq!(setup.desk.effects(), 1, "{setup}");
     });
+}
+
+/// The server tells its users apart by any of these, and so does the gateway.
+#[test]
+fn a_result_reaches_only_the_client_that_shows_the_same_credentials() {
+    for upstream in [Carrier::Stdio, Carrier::Http] {
+        for era in [Era::Legacy, Era::Modern] {
+            let setup = Setup::new(Way::Gateway(Carrier::Http), upstream, era);
+            let headers = ["x-api-key", "X-Auth-Token", "Cookie"];
+            for (number, header) in headers.into_iter().enumerate() {
+                let id = json!({"claudecode/toolUseId": format!("toolu_{header}")});
+                let call = |client: &mut Client| {
+                    let sent = client.start("charge", &order(), &id);
+                    told(&client.hear(sent))
+                };
+                let outcome = |count: usize| Told::Outcome(format!("charge {count}"));
+                let before = number * 3;
+                let mut alice = setup.client_with_header(header, "session=alice");
+                assert_eq!(call(&mut alice), outcome(before + 1), "{setup}: {header}");
+                let mut bob = setup.client_with_header(header, "session=bob");
+                assert_eq!(call(&mut bob), outcome(before + 2), "{setup}: {header}");
+                // A client without credentials is neither of them.
+                let mut anonymous = setup.client();
+                assert_eq!(
+                    call(&mut anonymous),
+                    outcome(before + 3),
+                    "{setup}: {header}"
+                );
+                assert_eq!(call(&mut alice), outcome(before + 1), "{setup}: {header}");
+            }
+        }
+    }
+}
+
+/// Access tokens are refreshed in the middle of a session.
+#[test]
+fn a_refreshed_token_is_the_same_client_where_its_subject_counts() {
+    use base64::Engine as _;
+    let token = |until: u32| {
+        let claims = json!({"iss": "i", "sub": "alice", "exp": until}).to_string();
+        let payload = base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(claims);
+        format!("Bearer eyJhbGciOiJSUzI1NiJ9.{payload}.c2ln")
+    };
+    for (text, count) in [
+        ("", 2),
+        ("[mcp]\ncredentials = [\"jwt:Authorization\"]\n", 1),
+    ] {
+        let setup = Setup::configured(
+            Way::Gateway(Carrier::Http),
+            Carrier::Http,
+            Era::Modern,
+            text,
+        );
+        let id = json!({"claudecode/toolUseId": "toolu_1"});
+        for until in [1, 2] {
+            let mut client = setup.client_as(&token(until));
+            let sent = client.start("charge", &order(), &id);
+            client.hear(sent);
+        }
+        assert_eq!(setup.desk.effects(), count, "{text}");
+    }
 }
 
 #[test]

@@ -158,8 +158,15 @@ impl Setup {
     /// Makes a client of its own that shows these credentials over HTTP.
     #[track_caller]
     pub(crate) fn client_as(&self, credentials: &str) -> Client {
-        let address = self.address().expect("somebody listens");
+        let address = self.address().expect("the gateway listens");
         Client::http_as(&address, self.era, credentials)
+    }
+
+    /// Makes a client of its own that sends this header with every request.
+    #[track_caller]
+    pub(crate) fn client_with_header(&self, header: &str, value: &str) -> Client {
+        let address = self.address().expect("the gateway listens");
+        Client::http_with(&address, self.era, header, value)
     }
 
     /// Makes a client of its own that can be asked.

@@ -100,8 +100,14 @@ impl Client {
     /// that is done.
     #[track_caller]
     pub(crate) fn http_as(address: &Address, era: Era, credentials: &str) -> Self {
+        Self::http_with(address, era, "Authorization", credentials)
+    }
+
+    /// Speaks to a server as a client that sends this header with every request, and shakes hands where that is done.
+    #[track_caller]
+    pub(crate) fn http_with(address: &Address, era: Era, header: &str, value: &str) -> Self {
         let mut web = Web::new(address);
-        web.credentials = Some(credentials.to_owned());
+        web.credentials = Some((header.to_owned(), value.to_owned()));
         Self::greeted(Link::Web(web), era, &json!({}))
     }
 
@@ -278,7 +284,9 @@ impl Client {
     #[track_caller]
     pub(crate) fn show(&mut self, credentials: &str) {
         match &mut self.link {
-            Link::Web(web) => web.credentials = Some(credentials.to_owned()),
+            Link::Web(web) => {
+                web.credentials = Some(("Authorization".to_owned(), credentials.to_owned()));
+            }
             Link::Pipe(_) => panic!("a pipe has no place for it"),
         }
     }
@@ -467,8 +475,8 @@ impl Drop for Pipe {
 struct Web {
     address: Address,
     session: Option<String>,
-    /// What it shows with every request.
-    credentials: Option<String>,
+    /// The header that it shows with every request.
+    credentials: Option<(String, String)>,
 }
 
 impl Web {
@@ -486,8 +494,8 @@ impl Web {
             .header("Content-Type", "application/json")
             .header("Accept", "application/json, text/event-stream")
             .body(text.as_bytes());
-        if let Some(credentials) = &self.credentials {
-            asked = asked.header("Authorization", credentials);
+        if let Some((header, value)) = &self.credentials {
+            asked = asked.header(header, value);
         }
         let envelope = Envelope::of(text);
         match era {

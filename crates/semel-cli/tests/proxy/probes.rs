@@ -62,6 +62,45 @@ fn c048_what_happened_is_told_and_not_done_again() {
     assert_eq!(setup.effects(), 1);
 }
 
+/// Without its account, the upstream would look into another one, find nothing, and the charge would be made twice.
+#[test]
+fn c048_a_doubt_is_looked_up_with_all_credentials_of_its_request() {
+    let lines = [
+        ("Authorization", "Bearer a"),
+        ("Api-Key", "b"),
+        ("Stripe-Account", "acct_1"),
+        ("Cookie", "session=1"),
+        ("X-Tenant", "7"),
+    ];
+    let setup = Setup::routed(&format!(
+        "credentials = [\"default\", \"X-Tenant\"]\n{ROUTE}"
+    ));
+    let asked = || {
+        let asked = keyed("k").header("X-Request-Id", "1");
+        lines
+            .iter()
+            .fold(asked, |asked, (name, value)| asked.header(name, value))
+    };
+    setup.upstream.next(Deed::CloseAfterEffect);
+    refused(&setup.ask(asked()), 502, "in_doubt");
+    setup.upstream.answers(paid());
+    wait_until("it is looked up", || {
+        setup.ask(asked());
+        !looked_up(&setup).is_empty()
+    });
+    let received = setup.upstream.received();
+    let get = received
+        .iter()
+        .find(|it| it.method == "GET")
+        .expect("a GET");
+    for (name, value) in lines {
+        let shown = get.header(&name.to_ascii_lowercase());
+        assert_eq!(shown.as_deref(), Some(value), "{name}");
+    }
+    assert_eq!(get.header("x-request-id"), None);
+    assert_eq!(setup.effects(), 1);
+}
+
 #[test]
 fn c048_what_did_not_happen_is_done_once() {
     let setup = Setup::routed(ROUTE);
