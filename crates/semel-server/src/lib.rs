@@ -16,6 +16,7 @@ mod feed;
 mod http;
 mod http2;
 pub mod inbox;
+mod incident;
 mod listener;
 mod locked;
 pub mod mcp;

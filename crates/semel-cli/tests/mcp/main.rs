@@ -16,6 +16,7 @@ mod harness;
 #[expect(dead_code, reason = "the rest is for the tests of `semel serve`")]
 #[path = "../serve/http.rs"]
 mod http;
+mod incidents;
 mod inspect;
 mod legs;
 mod limits;

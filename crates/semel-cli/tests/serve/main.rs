@@ -5,6 +5,7 @@
 mod harness;
 mod hostile;
 mod http;
+mod incidents;
 mod kill;
 mod lifecycle;
 mod outage;

@@ -12,6 +12,7 @@ use semel::wire;
 use super::problem::Problem;
 use super::{Asked, Server, body};
 use crate::auth::Caller;
+use crate::incident;
 
 /// Answers one call of a remote engine. The call names the scope that it needs; the answer says so when
 /// the caller has less.
@@ -45,7 +46,11 @@ pub(super) async fn call(
                 Problem::input(malformed.to_string())
             }
         })?;
-    let mut response = Response::new(Body::from(answer));
+    if let Some(incident) = &answer.incident {
+        server.counts().store_failed();
+        incident::log(incident);
+    }
+    let mut response = Response::new(Body::from(answer.bytes));
     let media_type = HeaderValue::from_static(wire::MEDIA_TYPE);
     response
         .headers_mut()

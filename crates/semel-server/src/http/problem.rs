@@ -13,6 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::schema;
+use crate::incident;
 
 /// The media type of a problem.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
@@ -250,8 +251,10 @@ impl Problem {
         self
     }
 
-    /// Makes the problem of an engine's error, as of a moment.
+    /// Makes the problem of an engine's error, as of a moment. The cause of a store's failure goes to the log.
     pub(crate) fn of(error: &Error, now: Timestamp) -> Self {
+        let concealed = incident::conceal_from(error);
+        let error = concealed.as_ref().unwrap_or(error);
         let code = match error.code() {
             // Doors that act for others answer with receipts; here only reports and claims are.
             "failed" | "not_done" => "internal",

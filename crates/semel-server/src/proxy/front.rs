@@ -26,6 +26,7 @@ use crate::connection::Answers;
 use crate::credentials::ShownCredentials;
 use crate::http::Problem;
 use crate::http::gate::framed_clearly;
+use crate::incident;
 use crate::metrics::Proxied;
 use crate::principal_key::PrincipalKey;
 use crate::proof::{Line, Proofs, Witness};
@@ -247,6 +248,9 @@ impl Course<'_> {
         let code = response.headers().get(SEMEL_ERROR);
         let code = code.and_then(|code| code.to_str().ok());
         let became = code.unwrap_or(self.became.as_str());
+        if let Some(incident) = response.extensions().get::<Incident>() {
+            incident::log(incident);
+        }
         counts.answered(self.route, became, took);
         let (route, status) = (self.route.unwrap_or("none"), response.status().as_u16());
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);

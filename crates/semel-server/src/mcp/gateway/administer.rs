@@ -16,6 +16,7 @@ use super::super::http::desk::Asked;
 use super::super::message::Message;
 use super::super::say;
 use super::Gateway;
+use crate::incident;
 
 /// How many calls are listed unless told otherwise.
 const LISTED: usize = 20;
@@ -203,6 +204,7 @@ fn read<T: DeserializeOwned>(arguments: &str) -> Result<T, String> {
 }
 
 fn said(error: Error) -> String {
+    let error = incident::conceal(error);
     match error.hint() {
         Some(hint) => format!("{error}; {hint}"),
         None => error.to_string(),

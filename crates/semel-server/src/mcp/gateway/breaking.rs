@@ -15,6 +15,7 @@ use super::super::verdict::is_well;
 use super::call::Call;
 use super::lead::{Led, last_within};
 use super::{Exchange, Gateway, Session};
+use crate::incident;
 
 impl Served {
     /// Asks whether the server may be called, right before it is.
@@ -103,7 +104,7 @@ impl Gateway {
                     tool: shown,
                     resolve: self.resolve_by(),
                 };
-                return answer::not_admitted(&to, &error).into();
+                return answer::not_admitted(&to, &incident::conceal(error)).into();
             }
         };
         // A pass is dropped with whoever does not wait for the answer: that says nothing of the server.

@@ -23,6 +23,7 @@ use super::super::verdict::{Finding, Terms, is_invalid_params};
 use super::breaking::counted;
 use super::lead::{Led, last_within, unread};
 use super::{Exchange, Gateway, Session};
+use crate::incident;
 
 /// How often a call begins again after a doubt of its own was looked up, before its caller is told to.
 const ROUNDS_MAX: u32 = 5;
@@ -403,8 +404,10 @@ impl Gateway {
             // The caller gets what there is, marked: the operation is in doubt.
             (Error::Unstored { .. }, Some(Reply::Answer(message, headers))) => {
                 tracing::error!(%error, key = %identity.key, "an outcome could not be stored");
+                let concealed = incident::conceal_from(error);
+                let told = concealed.as_ref().unwrap_or(error).to_string();
                 Answered {
-                    message: answer::unstored(&message, &identity.key, &error.to_string()),
+                    message: answer::unstored(&message, &identity.key, &told),
                     headers,
                     status: None,
                 }
@@ -424,6 +427,8 @@ impl Gateway {
             let doubt = Doubt::earlier(&to, &receipt);
             return answer::in_doubt(&to, &recorded(&receipt, record), &doubt);
         }
+        let concealed = incident::conceal_from(error);
+        let error = concealed.as_ref().unwrap_or(error);
         answer::not_begun(&to, &call.identity, error)
     }
 }

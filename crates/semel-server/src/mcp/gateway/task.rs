@@ -23,6 +23,7 @@ use super::super::upstream::Reply;
 use super::administer::is_own as is_callers;
 use super::call::{Call, bare};
 use super::{Gateway, Session};
+use crate::incident;
 
 /// How soon somebody who waits for a doubt to be settled looks again: most are settled by another process.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -201,7 +202,8 @@ impl Gateway {
         let fence = Fence(fence.parse().map_err(|_| unknown())?);
         let key = Key::new(key).map_err(|_| unknown())?;
         let namespace = self.engine.namespace();
-        let unavailable = |error: Error| answer::task_unavailable(to, &error.to_string());
+        let unavailable =
+            |error: Error| answer::task_unavailable(to, &incident::conceal(error).to_string());
         // A call whose gateway is gone is in doubt before its lease ends.
         let record = self.engine.notice_gone(&namespace, &key).await;
         let record = record.map_err(unavailable)?.ok_or_else(unknown)?;

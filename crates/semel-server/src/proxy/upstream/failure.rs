@@ -5,6 +5,7 @@ use std::io;
 
 use axum::http::Request;
 use h2::Reason;
+use semel::Incident;
 use semel::http::{Body, SendError};
 
 /// What became of a request that has no answer.
@@ -19,17 +20,32 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Says it to whoever cannot use what was given back.
+    /// Says it to a caller that cannot use what was given back.
     pub(super) fn last(self, place: &str) -> SendError {
         match self {
-            Self::GivenBack(_, why) | Self::NotSent(why) => not_sent(place, &why),
-            Self::Lost(why) => SendError::Lost(format!("{place}: {why}")),
+            Self::GivenBack(_, why) | Self::NotSent(why) => not_sent(place, why),
+            Self::Lost(why) => {
+                tracing::info!(upstream = place, why, "a request was lost");
+                SendError::Lost(why)
+            }
         }
     }
 }
 
-pub(super) fn not_sent(place: &str, why: &str) -> SendError {
-    SendError::NotSent(format!("{place}: {why}"))
+/// A request of which nothing was sent. The client is not told where the upstream is: the log is.
+pub(super) fn not_sent(place: &str, why: String) -> SendError {
+    tracing::info!(upstream = place, why, "a request was not sent");
+    SendError::NotSent(why)
+}
+
+/// An upstream that cannot be reached: what the resolver and TLS say of it names its host.
+pub(super) fn not_reached(place: &str, why: &str) -> SendError {
+    let incident = Incident::new(format!("{place} cannot be reached: {why}"));
+    let Incident { id, cause } = &incident;
+    tracing::info!(incident = %id, cause, "a request was not sent");
+    SendError::NotSent(format!(
+        "the upstream cannot be reached (the proxy's log has the cause: incident {id})"
+    ))
 }
 
 /// Says whether a server turned a stream of HTTP/2 away before it did anything about it (RFC 9113, 8.7): it refused the

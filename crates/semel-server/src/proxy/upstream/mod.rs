@@ -35,7 +35,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use self::address::{Address, Target};
 use self::arriving::{Arriving, Carrier};
-use self::failure::{Failure, not_sent, words};
+use self::failure::{Failure, not_reached, not_sent, words};
 use self::http1::{Lease, Line};
 use self::http2::{Track, Trunks};
 use self::pool::{Ages, Pool, busy};
@@ -188,7 +188,7 @@ type IsNew = bool;
 impl Inner {
     async fn send(&self, mut request: Request<Body>) -> Result<Response<Body>, SendError> {
         let address = self.target.address(&mut request);
-        let address = address.map_err(|why| not_sent(&self.place, &why))?;
+        let address = address.map_err(|why| not_sent(&self.place, why))?;
         let is_safe = [Method::GET, Method::HEAD].contains(request.method())
             && request.body().is_end_stream();
         let way = self.way(is_safe).await?;
@@ -219,7 +219,7 @@ impl Inner {
         let patience = Instant::now() + self.options.wait_max;
         let too_long = |_| {
             let (all, waited) = (self.options.connections_max, self.options.wait_max);
-            not_sent(&self.place, &busy(all, waited))
+            not_sent(&self.place, busy(all, waited))
         };
         loop {
             let mut freed = pin!(self.trunks.freed());
@@ -254,7 +254,7 @@ impl Inner {
 
     async fn place(&self) -> Result<OwnedSemaphorePermit, SendError> {
         let place = self.pool.place(self.options.wait_max).await;
-        place.map_err(|why| not_sent(&self.place, &why))
+        place.map_err(|why| not_sent(&self.place, why))
     }
 
     /// Opens a connection. Nothing was sent when this fails.
@@ -270,10 +270,9 @@ impl Inner {
             Ok(dialed) => dialed.map_err(|error| words(&error)),
             Err(_) => Err("it did not let us in".to_owned()),
         };
-        let dialed =
-            dialed.map_err(|why| not_sent(&self.place, &format!("it cannot be reached: {why}")))?;
+        let dialed = dialed.map_err(|why| not_reached(&self.place, &why))?;
         let Some(gate) = gate else {
-            return Err(not_sent(&self.place, "it was not reached"));
+            return Err(not_sent(&self.place, "it was not reached".to_owned()));
         };
         let speaks_http2 = match self.options.version {
             Version::Auto => dialed.protocol.as_deref() == Some(HTTP2),
@@ -288,7 +287,7 @@ impl Inner {
             let line = Line::new(dialed.stream, gate, &self.pool).await;
             line.map(|line| Way::New(line, place))
         };
-        way.map_err(|error| not_sent(&self.place, &words(&error)))
+        way.map_err(|error| not_sent(&self.place, words(&error)))
     }
 
     /// Sends a request on what was found for it.
