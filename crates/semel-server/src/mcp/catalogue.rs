@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use semel::Class;
-use semel::breaker::Breaker;
+use semel::breaker::Breakers;
 
 use super::admin;
 use super::listed::Listed;
@@ -35,7 +35,7 @@ pub(crate) struct Served {
     /// How its tools are treated.
     pub(crate) policy: UpstreamPolicy,
     /// What keeps calls from it while it fails.
-    pub(crate) breaker: Option<Breaker>,
+    pub(crate) breakers: Option<Breakers>,
     /// What it said of its tools.
     listed: Mutex<Tools>,
 }
@@ -54,14 +54,14 @@ impl Served {
         Self {
             name,
             policy,
-            breaker: None,
+            breakers: None,
             listed: Mutex::default(),
         }
     }
 
-    /// Puts a breaker before it.
-    pub(crate) fn behind(self, breaker: Option<Breaker>) -> Self {
-        Self { breaker, ..self }
+    /// Puts a breaker before it, one in each namespace.
+    pub(crate) fn behind(self, breakers: Option<Breakers>) -> Self {
+        Self { breakers, ..self }
     }
 
     /// Returns the class of a tool.

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use semel::Engine;
-use semel::breaker::Target;
+use semel::breaker::{Breakers, Target};
 use semel::core::http::CredentialRule;
 use tokio::sync::mpsc;
 
@@ -160,8 +160,8 @@ impl Config {
     fn gateway(&self, engine: Engine) -> Result<Arc<Gateway>, StartError> {
         let servers = self.servers.iter();
         let servers = servers.map(|it| {
-            let breaker = it.breaker.as_ref().map(|it| engine.breaker_of(it));
-            catalogue::Served::new(it.name.clone(), it.policy.clone()).behind(breaker)
+            let breakers = it.breaker.as_ref().map(|it| Breakers::new(&engine, it));
+            catalogue::Served::new(it.name.clone(), it.policy.clone()).behind(breakers)
         });
         let about = About {
             catalogue: Arc::new(Catalogue::new(servers.collect(), self.admin_tools)),

@@ -21,6 +21,7 @@ use super::lines::{Line, Lines};
 use super::message::{Kind, Message};
 use super::say;
 use super::upstream::{Headers, WAITING_MAX};
+use crate::auth::ANONYMOUS;
 use crate::locked::locked;
 use crate::proof::Witness as _;
 
@@ -181,6 +182,8 @@ impl Stdio {
         let asked = Asked {
             headers: Headers::default(),
             principal: None,
+            namespace: self.gateway.namespace(),
+            scope: ANONYMOUS,
             asides: None,
         };
         let call = self.gateway.take(&self.session, message, asked);

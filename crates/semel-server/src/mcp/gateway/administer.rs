@@ -63,8 +63,8 @@ impl Gateway {
     async fn status(&self, asked: &Asked, arguments: &str) -> Result<String, String> {
         let Status { key } = read(arguments)?;
         let (key, record) = self.found(asked, &key).await?;
-        let namespace = self.engine.namespace();
-        let data = self.engine.payload(&namespace, &key).await.map_err(said)?;
+        let payload = self.engine.payload(&asked.namespace, &key);
+        let data = payload.await.map_err(said)?;
         let now = self.engine.store().now();
         self.written(RecordView::detailed(&record, data.map(Arc::from), now))
     }
@@ -79,7 +79,7 @@ impl Gateway {
         };
         let limit = limit.unwrap_or(LISTED).clamp(1, LISTED_MAX);
         let query = Query {
-            namespace: Some(self.engine.namespace()),
+            namespace: Some(asked.namespace.clone()),
             door: Some("mcp".to_owned()),
             states,
             limit: LISTED_MAX,
@@ -129,8 +129,9 @@ impl Gateway {
         } = read(arguments)?;
         let (key, record) = self.found(asked, &key).await?;
         let by = Label::new("semel_resolve").map_err(|error| error.to_string())?;
-        let namespace = self.engine.namespace();
-        let mut operator = self.engine.operator(&namespace, &key, record.version(), by);
+        let mut operator = self
+            .engine
+            .operator(&asked.namespace, &key, record.version(), by);
         if let Some(note) = note {
             let note = Note::new(&note).map_err(|error| error.to_string())?;
             operator = operator.note(note);
@@ -165,9 +166,9 @@ impl Gateway {
     /// there.
     async fn found(&self, asked: &Asked, name: &str) -> Result<(Key, Arc<Record>), String> {
         let nothing = || format!("there is no call with the key `{name}`");
-        let namespace = self.engine.namespace();
+        let namespace = &asked.namespace;
         let own = |record: &Record| is_own(record, asked);
-        let found = match self.engine.find_among(&namespace, name, own).await {
+        let found = match self.engine.find_among(namespace, name, own).await {
             Ok(found) => found,
             Err(Error::InvalidKey(_)) => None,
             Err(error) => return Err(said(error)),
@@ -176,7 +177,7 @@ impl Gateway {
         // A call whose gateway is gone is in doubt, and can be resolved before its lease ends.
         let record = self
             .engine
-            .notice_gone(&namespace, &key)
+            .notice_gone(namespace, &key)
             .await
             .map_err(said)?;
         let record = record.filter(|record| is_own(record, asked));

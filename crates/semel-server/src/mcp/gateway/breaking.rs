@@ -2,7 +2,7 @@
 
 use semel::breaker::Pass;
 use semel::door::Preview as Door;
-use semel::{Error, Permit, Preview};
+use semel::{Error, Namespace, Permit, Preview};
 
 use super::super::answer::{self, To};
 use super::super::catalogue::Served;
@@ -19,10 +19,10 @@ use crate::incident;
 
 impl Served {
     /// Asks whether the server may be called, right before it is.
-    async fn admitted(&self) -> Result<Option<Pass>, Error> {
-        match &self.breaker {
+    async fn admitted(&self, namespace: &Namespace) -> Result<Option<Pass>, Error> {
+        match &self.breakers {
             None => Ok(None),
-            Some(breaker) => breaker.admit().await.map(Some),
+            Some(breakers) => breakers.of(namespace).admit().await.map(Some),
         }
     }
 }
@@ -32,9 +32,10 @@ impl Gateway {
     /// While it is not, only those are refused who would have to call: an answer that is stored, or that somebody else
     /// is just getting, needs no server. Of all who would, one takes the place of the probe; the others claim nothing.
     pub(super) async fn admitted_to_claim(&self, call: &Call<'_>) -> Result<Option<Pass>, Error> {
-        let Some(breaker) = &call.served.breaker else {
+        let Some(breakers) = &call.served.breakers else {
             return Ok(None);
         };
+        let breaker = breakers.of(&call.asked.namespace);
         if let Some(pass) = breaker.pass_if_closed().await? {
             return Ok(Some(pass));
         }
@@ -49,7 +50,7 @@ impl Gateway {
             Err(_) => false,
         };
         if calls {
-            call.served.admitted().await
+            call.served.admitted(&call.asked.namespace).await
         } else {
             Ok(None)
         }
@@ -64,7 +65,7 @@ impl Gateway {
     ) -> Result<Option<Pass>, Error> {
         match pass {
             Some(pass) if pass.is_probe() => Ok(Some(pass)),
-            Some(_) | None => call.served.admitted().await,
+            Some(_) | None => call.served.admitted(&call.asked.namespace).await,
         }
     }
 
@@ -94,7 +95,7 @@ impl Gateway {
     ) -> Answered {
         let request = &led.request;
         let id = request.id().unwrap_or("null");
-        let mut pass = match led.served.admitted().await {
+        let mut pass = match led.served.admitted(&asked.namespace).await {
             Ok(Some(pass)) => Some(pass),
             Ok(None) => return self.passed(session, led.upstream, request, asked).await,
             Err(error) => {

@@ -240,8 +240,8 @@ impl Gateway {
     /// Asks whether a second effect is meant.
     async fn challenged(&self, call: &Call<'_>, identity: &Identity, prior: &Record) -> Answered {
         let to = call.to(self);
-        let namespace = self.engine.namespace();
-        let payload = match self.engine.payload(&namespace, &identity.key).await {
+        let namespace = &call.asked.namespace;
+        let payload = match self.engine.payload(namespace, &identity.key).await {
             Ok(payload) => payload.map(Arc::from),
             Err(error) => return self.refusal(call, &error).into(),
         };
@@ -264,6 +264,7 @@ impl Gateway {
         // The doorway gives it its key.
         let key = Key::new("mcp").expect("three letters are a key");
         let mut request = Request::new(call.ask.name.as_str(), key)
+            .namespace(call.asked.namespace.clone())
             .input_json(input.as_bytes())
             .class(call.class)
             .on_doubt(policy.on_doubt(call.class))

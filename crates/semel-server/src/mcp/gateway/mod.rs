@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use semel::core::identity::Observation;
 use semel::door::{Doorway, Ticket};
-use semel::{Class, Engine};
+use semel::{Class, Engine, Namespace};
 use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 
 use super::ask::{Capabilities, Client, Era};
@@ -266,6 +266,11 @@ impl Gateway {
         })
     }
 
+    /// Returns where the operations of clients live that show no token.
+    pub(crate) fn namespace(&self) -> Namespace {
+        self.engine.namespace()
+    }
+
     /// Returns what is known of the servers behind it.
     pub(crate) fn catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&self.about.catalogue)
@@ -288,9 +293,9 @@ impl Gateway {
             tracing::warn!(%error, "what is known of deliveries could not be stored");
         }
         let servers = self.about.catalogue.servers().iter();
-        for breaker in servers.filter_map(|served| served.breaker.as_ref()) {
-            if let Err(error) = breaker.flush().await {
-                let name = breaker.name();
+        for breakers in servers.filter_map(|served| served.breakers.as_ref()) {
+            if let Err(error) = breakers.flush().await {
+                let name = breakers.name();
                 tracing::warn!(%error, %name, "what became of the last calls is not counted");
             }
         }
@@ -340,7 +345,7 @@ impl Gateway {
         match catalogue.find(name) {
             Found::At(place) => {
                 let served = catalogue.at(place.at);
-                served.breaker.is_none() && served.class(&place.name) == Class::Safe
+                served.breakers.is_none() && served.class(&place.name) == Class::Safe
             }
             Found::Ambiguous(_) | Found::Unknown => false,
         }

@@ -201,11 +201,11 @@ impl Gateway {
             .ok_or_else(unknown)?;
         let fence = Fence(fence.parse().map_err(|_| unknown())?);
         let key = Key::new(key).map_err(|_| unknown())?;
-        let namespace = self.engine.namespace();
+        let namespace = &asked.namespace;
         let unavailable =
             |error: Error| answer::task_unavailable(to, &incident::conceal(error).to_string());
         // A call whose gateway is gone is in doubt before its lease ends.
-        let record = self.engine.notice_gone(&namespace, &key).await;
+        let record = self.engine.notice_gone(namespace, &key).await;
         let record = record.map_err(unavailable)?.ok_or_else(unknown)?;
         let Some(operation) = record.operation() else {
             return Err(answer::no_such_task(to, "the task is not kept any more"));
@@ -213,7 +213,7 @@ impl Gateway {
         if !is_callers(&record, asked) {
             return Err(unknown());
         }
-        let payload = self.engine.payload(&namespace, &key).await;
+        let payload = self.engine.payload(namespace, &key).await;
         let payload = payload.map_err(unavailable)?.map(Arc::from);
         let receipt = self.receipt(&record, payload).ok_or_else(unknown)?;
         let to = To {

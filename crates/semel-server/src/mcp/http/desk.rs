@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use semel::{Namespace, Scope};
 use tokio::sync::mpsc;
 
 use crate::mcp::message::Message;
@@ -50,6 +51,10 @@ pub(crate) struct Asked {
     pub(crate) headers: Headers,
     /// On whose behalf.
     pub(crate) principal: Option<String>,
+    /// Where its operations live.
+    pub(crate) namespace: Namespace,
+    /// What its sender may do.
+    pub(crate) scope: Scope,
     /// Where messages go that come before the answer.
     pub(crate) asides: Option<mpsc::Sender<Message>>,
 }

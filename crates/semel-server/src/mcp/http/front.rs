@@ -73,6 +73,10 @@ pub(super) struct Came {
 pub(super) struct By {
     /// On whose behalf.
     pub(super) principal: Option<String>,
+    /// Where its operations live.
+    pub(super) namespace: Namespace,
+    /// What its sender may do.
+    pub(super) scope: Scope,
     /// What is meant for the server.
     pub(super) headers: HeaderMap,
     pub(super) accepts: Accepts,
@@ -298,6 +302,8 @@ impl<D: Desk> Front<D> {
         };
         Ok(By {
             principal,
+            namespace,
+            scope,
             headers,
             accepts: Accepts::of(&parts.headers),
             line: parts.extensions.get::<Line>().cloned(),

@@ -119,6 +119,8 @@ impl<D: Desk> Relay<D> {
         let asked = Asked {
             headers: Headers(by.headers),
             principal: by.principal,
+            namespace: by.namespace,
+            scope: by.scope,
             asides: Some(sender),
         };
         let id = request.id().unwrap_or("null").to_owned();

@@ -168,6 +168,8 @@ impl<D: Desk> Visit<D> {
             let asked = Asked {
                 headers: Headers(by.headers.clone()),
                 principal: by.principal.clone(),
+                namespace: by.namespace.clone(),
+                scope: by.scope,
                 asides: Some(sender),
             };
             // Whoever got an answer by now is known to have it.
