@@ -24,6 +24,7 @@ mod looked_up;
 mod market;
 mod matrix;
 mod named;
+mod namespaces;
 mod person;
 mod plans;
 mod policies;

@@ -6,7 +6,7 @@ use semel::core::Note;
 use semel::core::ledger::{Record, StateKind};
 use semel::store::{Query, Stored};
 use semel::view::RecordView;
-use semel::{Effect, Error, Key, Label, Named};
+use semel::{Effect, Error, Key, Label, Named, Scope};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -122,6 +122,13 @@ impl Gateway {
     }
 
     async fn resolve(&self, asked: &Asked, arguments: &str) -> Result<String, String> {
+        if !asked.scope.includes(Scope::Operate) {
+            let scope = asked.scope;
+            return Err(format!(
+                "a doubt is settled with a token of scope `operate`, and this one has `{scope}`; ask the person to run \
+                 `semel resolve`"
+            ));
+        }
         let Resolve {
             key,
             happened,

@@ -103,7 +103,7 @@ impl Gateway {
                     id,
                     era: led.ask.era,
                     tool: shown,
-                    resolve: self.resolve_by(),
+                    resolve: self.resolve_by(asked),
                 };
                 return answer::not_admitted(&to, &incident::conceal(error)).into();
             }

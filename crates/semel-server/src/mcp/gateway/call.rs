@@ -69,7 +69,7 @@ impl Call<'_> {
             id: self.request.id().unwrap_or("null"),
             era: self.ask.era,
             tool: &self.shown,
-            resolve: gateway.resolve_by(),
+            resolve: gateway.resolve_by(self.asked),
         }
     }
 
@@ -83,9 +83,9 @@ impl Call<'_> {
 }
 
 impl Gateway {
-    /// Says how a doubt can be resolved by those who are told of it.
-    pub(super) const fn resolve_by(&self) -> ResolveBy {
-        if self.about.admin_tools {
+    /// Says how a doubt can be resolved by the client that is told of it.
+    pub(super) fn resolve_by(&self, asked: &Asked) -> ResolveBy {
+        if self.about.admin_tools && asked.scope.includes(semel::Scope::Operate) {
             ResolveBy::Tool
         } else {
             ResolveBy::Command

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use semel::core::identity::Identity;
 use semel::core::ledger::{Delivery, Record, StateKind};
-use semel::{Effect, Label, OnDoubt, Receipt};
+use semel::{Effect, Label, OnDoubt, Receipt, Scope};
 use tokio::sync::oneshot;
 
 use super::super::answer::{self, Doubt, Known, ResolveBy, Said, To};
@@ -153,6 +153,8 @@ impl Gateway {
             Telling::Task if call.ask.era == Era::Modern => {
                 Telling::of(&call.ask, self.has_tasks(call).await)
             }
+            // What a person says there settles the doubt, and comes from the client.
+            Telling::Question if !may_settle(call) => Telling::Text,
             telling => telling,
         }
     }
@@ -187,6 +189,9 @@ impl Gateway {
 
     /// Reads what a person said to our own question about this doubt, if that came with the call.
     fn said_with(&self, call: &Call<'_>, receipt: &Receipt) -> Option<Said> {
+        if !may_settle(call) {
+            return None;
+        }
         let state = call.ask.request_state.as_deref()?;
         let about = about(receipt, call);
         let about = about.each_ref().map(String::as_str);
@@ -207,6 +212,11 @@ impl Gateway {
         let result = result.and_then(Message::outcome);
         result.map_or(Said::Nothing, answer::said)
     }
+}
+
+/// Says whether a client may settle doubts, by what its person says or by itself.
+fn may_settle(call: &Call<'_>) -> bool {
+    call.asked.scope.includes(Scope::Operate)
 }
 
 /// What a question is about: an answer to it settles nothing else, and no later attempt.

@@ -137,7 +137,7 @@ impl Gateway {
             id: request.id().unwrap_or("null"),
             era: client.era,
             tool: "",
-            resolve: self.resolve_by(),
+            resolve: self.resolve_by(asked),
         };
         if client.era == Era::Modern && !client.capabilities.tasks {
             return Answered {
