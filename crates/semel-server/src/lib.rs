@@ -188,7 +188,8 @@ impl Service {
         let told = Arc::clone(self.server.counts().notify());
         let notifying = (!self.channels.is_empty()).then(|| {
             let engine = self.server.engine().clone();
-            tokio::spawn(notify::run(engine, self.channels, told, stop.clone()))
+            let only = self.config.namespace.clone();
+            tokio::spawn(notify::run(engine, only, self.channels, told, stop.clone()))
         });
         let pushing = {
             let engine = self.server.engine().clone();

@@ -283,3 +283,36 @@ fn settings_that_cannot_work_are_said_at_the_start() {
         assert!(text.contains(said) && !text.contains("hunter2"), "{text}");
     }
 }
+
+#[test]
+fn server_for_one_namespace_tells_of_that_one_and_counts_it_only() {
+    let (world, sink) = (World::new(), Sink::new());
+    let ours = world.serve(&[("SEMEL_NAMESPACE", "ours")]);
+    // It is there before the server that tells, and the next one comes while it runs.
+    ours.doubt("o-1");
+    let url = sink.url("/");
+    let theirs = world.serve(&[
+        ("SEMEL_NAMESPACE", "theirs"),
+        ("SEMEL_NOTIFY_WEBHOOK", &url),
+    ]);
+    ours.doubt("o-2");
+    for key in ["t-1", "t-2"] {
+        theirs.doubt(key);
+        let told = sink.wait().json();
+        assert_eq!(
+            (&told["namespace"], &told["key"]),
+            (&json!("theirs"), &json!(key))
+        );
+    }
+    assert_eq!(ours.metric("semel_doubts_open"), 2.0);
+    assert_eq!(theirs.metric("semel_doubts_open"), 2.0);
+    theirs.stop();
+    // A server for all namespaces tells of the rest.
+    let all = world.serve(&[("SEMEL_NOTIFY_WEBHOOK", &url)]);
+    let mut keys = [sink.wait(), sink.wait()].map(|told| told.json()["key"].clone());
+    keys.sort_by_key(ToString::to_string);
+    assert_eq!(keys, [json!("o-1"), json!("o-2")]);
+    assert_eq!(all.metric("semel_doubts_open"), 4.0);
+    all.stop();
+    ours.stop();
+}

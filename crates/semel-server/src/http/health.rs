@@ -40,7 +40,12 @@ pub(super) async fn metrics(
     caller: Caller,
 ) -> Result<Response, Problem> {
     caller.needs(Scope::Read)?;
-    let mut response = metrics::text(&server).await.into_response();
+    // A token shows what is in its own namespace; the operator of the server sees what it serves.
+    let namespace = match caller.principal {
+        Some(_) => Some(&caller.namespace),
+        None => server.config().namespace.as_ref(),
+    };
+    let mut response = metrics::text(&server, namespace).await.into_response();
     let media_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response
         .headers_mut()

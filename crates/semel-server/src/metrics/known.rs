@@ -76,17 +76,17 @@ metrics! {
     STORE_UP: Gauge "semel_store_up",
         "Whether the store answered when it was last asked for the gauges below.";
     DOUBTS_OPEN: Gauge "semel_doubts_open",
-        "Operations in doubt, in all namespaces; at most 2000 are counted.";
+        "Operations in doubt; at most 2000 are counted.";
     DOUBT_AGE: Gauge "semel_doubt_age_seconds",
         "How long the oldest of the counted doubts has been open; 0 without any.";
     DEAD: Gauge "semel_dead_operations",
-        "Operations that are out of attempts, in all namespaces; at most 2000 are counted.";
+        "Operations that are out of attempts; at most 2000 are counted.";
     QUEUE_DEPTH: Gauge "semel_queue_depth",
-        "Operations that wait on a queue, in all namespaces; at most 2000 waiting ones are looked at.";
+        "Operations that wait on a queue; at most 2000 waiting ones are looked at.";
     QUEUE_LAG: Gauge "semel_queue_lag_seconds",
         "For how long the first of those could have begun; 0 when none could.";
     BREAKERS: Gauge "semel_breakers",
-        "Breakers by state, in all namespaces; at most 2000 of each are counted.";
+        "Breakers by state; at most 2000 of each are counted.";
     PROXY_REQUESTS: Counter "semel_proxy_requests_total",
         "Requests through the proxy by route and by what became of them: executed, replayed, joined, passed, rehearsed, or the code of a refusal.";
     PROXY_SECONDS: Histogram "semel_proxy_request_seconds",

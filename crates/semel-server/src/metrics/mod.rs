@@ -15,12 +15,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use semel::Namespace;
 use semel::core::ledger::{Event, StateKind};
 
 use self::histogram::{Histogram, Read};
 pub(crate) use self::proxied::Proxied;
 use self::received::Received;
-use self::standing::Seen;
+use self::standing::LastLooks;
 pub(crate) use self::standing::doubt_since;
 use self::text::Text;
 use crate::http::{Server, codes};
@@ -54,7 +55,7 @@ pub(crate) struct Counts {
     push: Arc<push::Counts>,
     proxied: OnceLock<Arc<Proxied>>,
     received: Received,
-    seen: Seen,
+    seen: LastLooks,
 }
 
 /// Counts for each word of a fixed set.
@@ -113,7 +114,7 @@ impl Counts {
             push: Arc::default(),
             proxied: OnceLock::new(),
             received: Received::default(),
-            seen: Seen::default(),
+            seen: LastLooks::default(),
         }
     }
 
@@ -198,10 +199,10 @@ impl Counts {
     }
 }
 
-/// Writes all metrics.
-pub(crate) async fn text(server: &Server) -> String {
+/// Writes all metrics; what the store holds is counted in one namespace, or in all of them.
+pub(crate) async fn text(server: &Server, namespace: Option<&Namespace>) -> String {
     let counts = server.counts();
-    let standing = counts.seen.look(server).await;
+    let standing = counts.seen.look(server, namespace).await;
     let mut text = Text::default();
     text.metric(&known::BUILD_INFO);
     let version = env!("CARGO_PKG_VERSION");

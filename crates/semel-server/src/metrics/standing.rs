@@ -1,10 +1,11 @@
 //! What the store holds now: looked at when somebody asks, in bounds, and not more often than it changes.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use semel::core::ledger::{Operation, StateKind};
 use semel::store::{PAGE_MAX, Query, Stored};
-use semel::{Engine, Timestamp};
+use semel::{Engine, Namespace, Timestamp};
 use tokio::sync::Mutex;
 
 use crate::http::Server;
@@ -29,39 +30,53 @@ pub(super) struct Standing {
     breakers: [u64; StateKind::BREAKERS.len()],
 }
 
-/// The last answer and when it was given; `None` in it when the store failed.
-#[derive(Debug, Default)]
-pub(crate) struct Seen(Mutex<Option<(Instant, Option<Standing>)>>);
+/// How many namespaces' answers are remembered; when there are more, all are forgotten.
+const NAMESPACES_MAX: usize = 256;
 
-impl Seen {
+/// An answer and when it was given; `None` when the store failed.
+type LastLook = (Instant, Option<Standing>);
+
+/// The last answer for each namespace, and for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct LastLooks(Mutex<HashMap<Option<Namespace>, LastLook>>);
+
+impl LastLooks {
     /// Returns what the store holds; `None` when it does not answer. Those who ask at the same time share one look.
-    pub(super) async fn look(&self, server: &Server) -> Option<Standing> {
+    pub(super) async fn look(
+        &self,
+        server: &Server,
+        namespace: Option<&Namespace>,
+    ) -> Option<Standing> {
         let mut seen = self.0.lock().await;
-        if let Some((at, standing)) = &*seen
+        let asked = namespace.cloned();
+        if let Some((at, standing)) = seen.get(&asked)
             && at.elapsed() < FRESH
         {
             return *standing;
         }
-        let standing = server.within(Duration::ZERO, Standing::of(server.engine()));
-        let standing = standing.await.ok();
-        *seen = Some((Instant::now(), standing));
+        let standing = Standing::of(server.engine(), namespace);
+        let standing = server.within(Duration::ZERO, standing).await.ok();
+        if seen.len() >= NAMESPACES_MAX {
+            seen.clear();
+        }
+        seen.insert(asked, (Instant::now(), standing));
         standing
     }
 }
 
 impl Standing {
-    async fn of(engine: &Engine) -> semel::Result<Self> {
+    async fn of(engine: &Engine, namespace: Option<&Namespace>) -> semel::Result<Self> {
         let mut standing = Self::default();
         for state in [StateKind::Doubtful, StateKind::Dead, StateKind::Pending] {
             let now = engine.store().now();
-            for stored in some(engine, state).await? {
+            for stored in some(engine, namespace, state).await? {
                 if let Some(operation) = stored.record.operation() {
                     standing.add(operation, now);
                 }
             }
         }
         for (count, state) in standing.breakers.iter_mut().zip(StateKind::BREAKERS) {
-            *count = some(engine, state).await?.len() as u64;
+            *count = some(engine, namespace, state).await?.len() as u64;
         }
         Ok(standing)
     }
@@ -102,8 +117,13 @@ impl Standing {
 }
 
 /// Returns the oldest records in a state, up to the limit.
-async fn some(engine: &Engine, state: StateKind) -> semel::Result<Vec<Stored>> {
+async fn some(
+    engine: &Engine,
+    namespace: Option<&Namespace>,
+    state: StateKind,
+) -> semel::Result<Vec<Stored>> {
     let mut query = Query {
+        namespace: namespace.cloned(),
         states: vec![state],
         oldest_first: true,
         limit: PAGE_MAX,

@@ -81,10 +81,16 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    pub(super) fn new(engine: Engine, channels: Vec<Channel>, counts: Arc<Counts>) -> Self {
+    pub(super) fn new(
+        engine: Engine,
+        only: Option<Namespace>,
+        channels: Vec<Channel>,
+        counts: Arc<Counts>,
+    ) -> Self {
         Self {
             teller: Arc::new(Teller {
                 engine,
+                only,
                 channels,
                 counts,
             }),
@@ -158,6 +164,8 @@ impl Desk {
 #[derive(Debug)]
 struct Teller {
     engine: Engine,
+    /// The only namespace that is told of, where there is one.
+    only: Option<Namespace>,
     channels: Vec<Channel>,
     counts: Arc<Counts>,
 }
@@ -181,6 +189,11 @@ impl Teller {
         let store = self.engine.store();
         let current = store.load(&subject.hash).await?;
         let now = store.now();
+        let operation = current.record().and_then(Record::operation);
+        if operation.is_some_and(|operation| !super::is_told(operation, self.only.as_ref())) {
+            // It was begun by a server for that namespace, which ends it.
+            return Ok(Outcome::Over);
+        }
         let open = current
             .record()
             .and_then(|record| subject.is_open(record, now));

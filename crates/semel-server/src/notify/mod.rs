@@ -21,6 +21,7 @@ pub(crate) use self::signature::hmac;
 
 use std::sync::Arc;
 
+use semel::core::ledger::Operation;
 use semel::{Engine, Namespace};
 use tokio::sync::{mpsc, watch as stop};
 
@@ -37,15 +38,23 @@ pub(crate) fn is_own(namespace: &Namespace) -> bool {
     namespace.as_str() == NAMESPACE
 }
 
-/// Tells everything until the server stops; what is being told then is told to its end.
+/// Says whether a server that serves one namespace, or all of them, tells of an operation.
+fn is_told(operation: &Operation, only: Option<&Namespace>) -> bool {
+    only.is_none_or(|only| *only == operation.spec.namespace)
+}
+
+/// Tells everything, or what is in one namespace, until the server stops; what is being told then is told to its end.
 pub(crate) async fn run(
     engine: Engine,
+    only: Option<Namespace>,
     channels: Vec<Channel>,
     counts: Arc<Counts>,
     stop: stop::Receiver<bool>,
 ) {
     let (sender, found) = mpsc::channel(FOUND_MAX);
-    let watching = tokio::spawn(watch::run(engine.clone(), sender));
-    Desk::new(engine, channels, counts).run(found, stop).await;
+    let watching = tokio::spawn(watch::run(engine.clone(), only.clone(), sender));
+    Desk::new(engine, only, channels, counts)
+        .run(found, stop)
+        .await;
     watching.abort();
 }

@@ -21,8 +21,12 @@ const FAILED_PAUSE: Duration = Duration::from_secs(5);
 struct Gone;
 
 /// Finds things until nobody takes them up any more.
-pub(super) async fn run(engine: Engine, found: mpsc::Sender<Subject>) {
-    let watch = Watch { engine, found };
+pub(super) async fn run(engine: Engine, only: Option<Namespace>, found: mpsc::Sender<Subject>) {
+    let watch = Watch {
+        engine,
+        only,
+        found,
+    };
     // What happens while the store is looked through is in the log behind this.
     let end = watch.insist(|| watch.engine.last_entry()).await;
     let all = async {
@@ -37,6 +41,8 @@ pub(super) async fn run(engine: Engine, found: mpsc::Sender<Subject>) {
 
 struct Watch {
     engine: Engine,
+    /// The only namespace that is told of, where there is one.
+    only: Option<Namespace>,
     found: mpsc::Sender<Subject>,
 }
 
@@ -65,6 +71,7 @@ impl Watch {
     /// Looks through what is in doubt or dead.
     async fn open(&self) -> Result<(), Gone> {
         let query = Query {
+            namespace: self.only.clone(),
             states: vec![StateKind::Doubtful, StateKind::Dead],
             ..Query::default()
         };
@@ -129,6 +136,10 @@ impl Watch {
     }
 
     fn subject(&self, record: &Record) -> Option<Subject> {
-        Subject::of(record.operation()?, self.engine.store().now())
+        let operation = record.operation()?;
+        if !super::is_told(operation, self.only.as_ref()) {
+            return None;
+        }
+        Subject::of(operation, self.engine.store().now())
     }
 }
