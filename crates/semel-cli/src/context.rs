@@ -47,7 +47,10 @@ impl Context {
     }
 
     async fn engine(&self, store: &str) -> Result<Engine, Failure> {
+        let named = Namespace::new(self.settings.get("namespace"));
+        let named = named.map_err(|error| Failure::input(error.to_string()))?;
         let builder = Engine::builder()
+            .namespace(named)
             .copied(self.settings.copied())
             .redactor(self.settings.redactor()?);
         let builder = self.settings.queues_of(builder);

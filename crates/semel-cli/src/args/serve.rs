@@ -3,7 +3,8 @@
 /// Serves the ledger over HTTP, for callers in any language
 ///
 /// Listens on this machine only unless told otherwise, where callers need no token and act in the
-/// namespace `default`; beyond it every call needs one (`semel token create`). The API is under /v1;
+/// namespace of --namespace; beyond it every call needs one (`semel token create`). With --namespace,
+/// tokens of other namespaces are refused. The API is under /v1;
 /// /docs describes it for people and /openapi.json for programs; /healthz, /readyz and /metrics are for
 /// those who run it. SIGTERM and Ctrl-C stop it: what is under way is finished first, and a second one
 /// ends it at once. The log is on standard error, as JSON unless that is a terminal.

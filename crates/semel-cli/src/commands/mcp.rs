@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::io;
 use std::process::ExitCode;
 
-use semel::Engine;
 use semel_server::Url;
 use semel_server::mcp::{self, Command, Config, Environment, Inspected, Served, Server};
 use serde_json::json;
@@ -41,8 +40,7 @@ pub(crate) async fn run(context: &Context, args: &Mcp) -> Result<ExitCode, Failu
         _ => settings.get("mcp.log"),
     };
     serve::log(level);
-    let engine = Engine::builder().redactor(settings.redactor()?);
-    let engine = engine.open(settings.store()).await?;
+    let engine = context.open_wide().await?;
     store_watch::start(&engine);
     match &args.listen {
         Some(place) => {

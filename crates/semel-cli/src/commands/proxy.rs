@@ -31,8 +31,7 @@ pub(crate) async fn run(context: &Context, args: &Proxy) -> Result<ExitCode, Fai
         ..settings.server()?
     };
     serve::log(settings.get("proxy.log"));
-    let engine = Engine::builder().redactor(settings.redactor()?);
-    let engine = engine.open(settings.store()).await?;
+    let engine = context.open_wide().await?;
     store_watch::start(&engine);
     faults.plan(&engine);
     let service = open(context, engine, routes, &listening).await?;

@@ -3,7 +3,6 @@
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
-use semel::Engine;
 use semel_server::{Config, Service, StartError, Stop};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
@@ -29,9 +28,7 @@ pub(crate) async fn run(context: &Context, args: &Serve) -> Result<ExitCode, Fai
         inbox: watch.sources(),
         ..config
     };
-    let engine = Engine::builder().redactor(settings.redactor()?);
-    let engine = settings.queues_of(engine);
-    let engine = engine.open(settings.store()).await?;
+    let engine = context.open_wide().await?;
     store_watch::start(&engine);
     faults.plan(&engine);
     let proxy = match args.proxy {

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use semel::Namespace;
 use semel_server::{Auth, Config, Limits, Notify, Secret, Tls, Url};
 
 use super::Settings;
@@ -23,6 +24,7 @@ impl Settings {
                 _ => Auth::Loopback,
             },
             tls: self.tls()?,
+            namespace: self.served_namespace()?,
             hosts: self.list("serve.hosts"),
             origins: self.list("serve.origins"),
             rate_limit: u32::try_from(rate_limit).ok().and_then(NonZeroU32::new),
@@ -40,6 +42,12 @@ impl Settings {
             },
             ..Config::new(self.parsed("serve.listen", values::listen)?)
         })
+    }
+
+    /// Returns the only namespace that is served, where one was asked for.
+    fn served_namespace(&self) -> Result<Option<Namespace>, Failure> {
+        let named = self.namespace().map(Namespace::new).transpose();
+        named.map_err(|error| Failure::input(format!("namespace: {error}")))
     }
 
     fn notify(&self) -> Result<Notify, Failure> {

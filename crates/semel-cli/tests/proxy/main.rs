@@ -25,6 +25,7 @@ mod keys;
 mod large;
 mod leases;
 mod names;
+mod namespaces;
 mod principal_key;
 mod probes;
 mod savings;
