@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use semel::core::token::TokenState;
+use semel::remote::RemoteStore;
+use semel::store::StoreError;
 use semel::view::TokenView;
-use semel::{Effect, Engine, Label, Namespace, NewToken, Timestamp, TokenId, span};
+use semel::{Effect, Engine, Error, Label, Namespace, NewToken, Scope, Timestamp, TokenId, span};
 use serde_json::{Value, json};
 
 use crate::args::token::{Create, Revoke, Token, TokenVerb};
@@ -14,7 +16,7 @@ use crate::settings::Origin;
 use crate::table::{self, Cell};
 
 pub(crate) async fn run(context: &Context, args: &Token) -> Result<ExitCode, Failure> {
-    refuse_remote(context)?;
+    context.prepare().await?;
     match &args.verb {
         TokenVerb::Create(args) => create(context, args).await,
         TokenVerb::List(_) => list(context).await,
@@ -22,18 +24,21 @@ pub(crate) async fn run(context: &Context, args: &Token) -> Result<ExitCode, Fai
     }
 }
 
-/// Tokens are made where the store is: whoever asks a server has one already.
-fn refuse_remote(context: &Context) -> Result<(), Failure> {
+/// Refuses what a server would refuse: a dry run asks it for nothing.
+async fn refuse_without_scope(context: &Context) -> Result<(), Failure> {
     if !context.is_remote() {
         return Ok(());
     }
-    let text = format!(
-        "{}: tokens cannot be managed through a server yet",
-        context.settings.shown_store()
-    );
-    Err(Failure::input(text).hint(
-        "run it where the server's own store can be reached: --store sqlite:PATH or postgres://…",
-    ))
+    let engine = context.open().await?;
+    let scope = engine.store().as_remote().map(RemoteStore::scope);
+    match scope {
+        Some(scope) if !scope.includes(Scope::Admin) => {
+            let text =
+                format!("this needs a token with the scope `admin`, and this caller has `{scope}`");
+            Err(Error::from(StoreError::Forbidden(text)).into())
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 async fn create(context: &Context, args: &Create) -> Result<ExitCode, Failure> {
@@ -46,6 +51,7 @@ async fn create(context: &Context, args: &Create) -> Result<ExitCode, Failure> {
     };
     let (namespace, scope) = (wanted.namespace.clone(), wanted.scope);
     if args.dry_run {
+        refuse_without_scope(context).await?;
         let until = match wanted.expires_in {
             Some(length) => format!("for {}", span(length)),
             None => "until it is revoked".to_owned(),

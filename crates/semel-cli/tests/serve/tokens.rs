@@ -1,8 +1,10 @@
 //! Who may ask: tokens, their scopes, and the walls between namespaces.
 
+use semel::Scope;
+use semel::remote::RemoteStore;
 use serde_json::{Value, json};
 
-use crate::harness::World;
+use crate::harness::{Ran, World};
 use crate::http::{Answer, Asked};
 use crate::server::Server;
 
@@ -374,19 +376,131 @@ fn only_what_is_everybodys_needs_no_token() {
     }
 }
 
-/// Without tokens a call from this machine is an administrator's, in `default`.
+/// Without a token a caller on this machine operates in the server's namespace, and administers nothing.
 #[test]
-fn on_loopback_a_call_without_a_token_is_an_administrators() {
+fn anonymous_callers_on_loopback_operate_and_do_not_administer() {
     let world = World::new();
-    let server = Server::start(&world);
-    let granted = server.ask(begin("k")).expect(200);
-    assert_eq!(granted["namespace"], "default", "{granted}");
-    let ours = token(&world, "team-a", "read");
-    let asked = Asked::get("/v1/operations/k");
-    server.ask(with(&ours, asked)).problem(404, "not_found");
-    server
-        .ask(with("nonsense", begin("k")))
-        .problem(401, "unauthorized");
+    let admin = token(&world, "default", "admin");
+    let socket = world.path("semel.sock").display().to_string();
+    let mut command = world.command(&["serve", "--listen", &format!("unix:{socket}")]);
+    let servers = [
+        (Server::start(&world), None),
+        (
+            Server::spawn(&mut command),
+            Some(format!("http+unix:{socket}")),
+        ),
+    ];
+    for (number, (server, store)) in servers.iter().enumerate() {
+        let key = format!("k-{number}");
+        let granted = server.ask(begin(&key)).expect(200);
+        assert_eq!(granted["namespace"], "default", "{granted}");
+        let ours = token(&world, "team-a", "read");
+        let asked = Asked::get(&format!("/v1/operations/{key}"));
+        server.ask(with(&ours, asked)).problem(404, "not_found");
+        server
+            .ask(with("nonsense", begin(&key)))
+            .problem(401, "unauthorized");
+        let unknown = json!({"key": key, "attempt_id": "a", "fence": 1, "verdict": "unknown"});
+        server.post("/v1/settle", &unknown).expect(200);
+        let resolve = json!({"key": key, "version": 2, "verdict": "not_done"});
+        server.post("/v1/resolve", &resolve).expect(200);
+        let store = store.clone();
+        let store = store.unwrap_or_else(|| format!("http://127.0.0.1:{}", server.port()));
+        assert_eq!(scope(&store, None), Scope::Operate, "{store}");
+        assert_eq!(scope(&store, Some(&admin)), Scope::Admin, "{store}");
+        // Nobody becomes an administrator for being on this machine.
+        administers_nothing(&world, &store, None);
+    }
+}
+
+/// Runs `semel token` through a server.
+fn through(world: &World, store: &str, token: Option<&str>, words: &[&str]) -> Ran {
+    let mut args = vec!["--store", store, "token"];
+    args.extend(words);
+    let mut command = world.command(&args);
+    if let Some(token) = token {
+        command.env("SEMEL_TOKEN", token);
+    }
+    world.run(&mut command)
+}
+
+/// Expects that a caller neither sees nor changes tokens.
+#[track_caller]
+fn administers_nothing(world: &World, store: &str, token: Option<&str>) {
+    let listed = || world.semel(&["token", "list", "--json"]).json();
+    let states = |all: &[Value]| -> Vec<_> {
+        all.iter()
+            .map(|it| (it["id"].clone(), it["state"].clone()))
+            .collect()
+    };
+    let before = listed();
+    let id = before[0]["id"].as_str().expect("it has an id");
+    for words in [
+        &["create", "--scope", "read"][..],
+        &["create", "--scope", "admin"],
+        &["create", "--scope", "read", "--dry-run"],
+        &["list"],
+        &["revoke", id],
+        &["revoke", id, "--dry-run"],
+    ] {
+        let ran = through(world, store, token, words);
+        assert_ne!(ran.code, 0, "{words:?}: {ran:?}");
+        assert_eq!(ran.stdout, "", "{words:?}: {ran:?}");
+        assert!(ran.stderr.contains("admin"), "{words:?}: {ran:?}");
+    }
+    assert_eq!(states(&listed()), states(&before));
+}
+
+#[test]
+fn only_administrators_administer_tokens_and_those_of_their_namespace() {
+    let world = World::new();
+    let admin = token(&world, "team-a", "admin");
+    let other = made(&world, &["--namespace", "team-b", "--scope", "write"]);
+    let other = other["id"].as_str().expect("it has an id").to_owned();
+    let server = guarded(&world);
+    let store = format!("http://127.0.0.1:{}", server.port());
+    for scope in ["read", "write", "operate"] {
+        let weaker = token(&world, "team-a", scope);
+        administers_nothing(&world, &store, Some(&weaker));
+    }
+    let run = |words: &[&str]| through(&world, &store, Some(&admin), words);
+    let created = run(&["create", "--scope", "write", "--label", "far", "--json"]);
+    let created = created.json().remove(0);
+    assert_eq!(created["namespace"], "team-a", "{created}");
+    let text = created["token"].as_str().expect("it is shown once");
+    assert_eq!(server.ask(with(text, begin("k"))).status, 200);
+    let listed = run(&["list", "--json"]);
+    let all = listed.json();
+    assert_eq!(all.len(), 5, "{listed:?}");
+    assert!(
+        all.iter().all(|it| it["namespace"] == "team-a"),
+        "{listed:?}"
+    );
+    // Those of others are not there.
+    for words in [
+        &["revoke", &other][..],
+        &["revoke", &other, "--dry-run"],
+        &["--namespace", "team-b", "create", "--scope", "read"],
+    ] {
+        let ran = run(words);
+        assert_ne!(ran.code, 0, "{words:?}: {ran:?}");
+        assert_eq!(ran.stdout, "", "{words:?}: {ran:?}");
+    }
+    let id = created["id"].as_str().expect("it has an id");
+    assert_eq!(run(&["revoke", id]).code, 0);
+    assert_eq!(server.ask(with(text, begin("k"))).status, 401);
+    let again = run(&["revoke", id]);
+    assert!(again.stdout.contains("revoked already"), "{again:?}");
+    let all = world.semel(&["token", "list", "--json"]).json();
+    let found = all.iter().find(|it| it["id"] == other.as_str());
+    assert_eq!(found.expect("it is there")["state"], "active");
+}
+
+/// Asks a server what it takes a caller for.
+fn scope(store: &str, token: Option<&str>) -> Scope {
+    let runtime = tokio::runtime::Runtime::new().expect("there is a runtime");
+    let opened = runtime.block_on(RemoteStore::open(store, token));
+    opened.expect("the server answers").scope()
 }
 
 #[test]

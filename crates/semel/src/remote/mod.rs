@@ -37,7 +37,7 @@ use crate::store::{
     Change, Chunk, Commit, Current, Logged, Moved, Origin, PAYLOAD_MAX, Page, Pending, Place,
     Progress, Query, Result, Standing, Store, StoreError, Stored, Waiting, state_directory,
 };
-use crate::wire::{self, Answer, Apply, Brought, Call, Hello, Said, Subject};
+use crate::wire::{self, Answer, Apply, Brought, Call, Hello, Said, Subject, TokenCall};
 
 /// How long one call may take, all its repetitions included: longer than a busy store lets anybody wait,
 /// and short enough that a person does not give up first.
@@ -172,6 +172,22 @@ impl RemoteStore {
     #[must_use]
     pub const fn scope(&self) -> Scope {
         self.hello.scope
+    }
+
+    /// Asks which tokens there are.
+    async fn find_tokens(&self, call: TokenCall) -> Result<Vec<TokenRecord>> {
+        match self.ask(&Call::Tokens(Box::new(call))).await? {
+            Said::Tokens(tokens) => Ok(tokens),
+            _ => Err(strange()),
+        }
+    }
+
+    /// Changes a token; returns whether it is as it was asked for.
+    async fn count_tokens(&self, call: TokenCall) -> Result<bool> {
+        match self.ask(&Call::Tokens(Box::new(call))).await? {
+            Said::Count(count) => Ok(count == 1),
+            _ => Err(strange()),
+        }
     }
 
     /// Has the server carry a command out.
@@ -327,9 +343,6 @@ fn strange() -> StoreError {
             .to_owned(),
     )
 }
-
-/// What is said of tokens.
-const TOKENS: &str = "tokens are made, listed and revoked";
 
 /// Says that something is done where the store is.
 fn elsewhere(what: &str) -> StoreError {
@@ -615,24 +628,25 @@ impl Store for RemoteStore {
         Box::pin(async { Err(elsewhere("a copy is adopted")) })
     }
 
-    fn add_token(&self, _token: TokenRecord) -> Pending<'_, Result<bool>> {
-        Box::pin(async { Err(elsewhere(TOKENS)) })
+    fn add_token(&self, token: TokenRecord) -> Pending<'_, Result<bool>> {
+        Box::pin(async move { self.count_tokens(TokenCall::Add(token)).await })
     }
 
-    fn token(&self, _id: TokenId) -> Pending<'_, Result<Option<TokenRecord>>> {
-        Box::pin(async { Err(elsewhere(TOKENS)) })
+    fn token(&self, id: TokenId) -> Pending<'_, Result<Option<TokenRecord>>> {
+        Box::pin(async move { Ok(self.find_tokens(TokenCall::Find(id)).await?.pop()) })
     }
 
     fn tokens(
         &self,
-        _after: Option<TokenId>,
-        _limit: usize,
+        after: Option<TokenId>,
+        limit: usize,
     ) -> Pending<'_, Result<Vec<TokenRecord>>> {
-        Box::pin(async { Err(elsewhere(TOKENS)) })
+        Box::pin(self.find_tokens(TokenCall::List { after, limit }))
     }
 
-    fn revoke_token(&self, _id: TokenId, _at: Timestamp) -> Pending<'_, Result<bool>> {
-        Box::pin(async { Err(elsewhere(TOKENS)) })
+    /// The server says when.
+    fn revoke_token(&self, id: TokenId, _at: Timestamp) -> Pending<'_, Result<bool>> {
+        Box::pin(self.count_tokens(TokenCall::Revoke(id)))
     }
 
     /// The server tidies up.

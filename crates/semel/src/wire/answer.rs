@@ -13,6 +13,7 @@ use super::call::{Apply, Call};
 use super::caller::Caller;
 use super::fields::Malformed;
 use super::reply::{Answer, Hello, Part, Said};
+use super::tokens;
 use super::wall::Wall;
 use super::{Brought, Bytes, PART_MAX, Subject};
 use crate::engine::Engine;
@@ -155,6 +156,7 @@ async fn said(engine: &Engine, caller: &Caller, call: Call) -> Outcome<Said> {
         Call::Taken { queue, lane, limit } => {
             Said::Count(wall.taken(queue, lane, limit).await? as u64)
         }
+        Call::Tokens(call) => tokens::answer(wall, *call).await?,
         Call::PrincipalCode(digest) => match engine.principal_code(&digest).await {
             Ok(code) => Said::PrincipalCode(code),
             Err(Error::Store(error)) => return Err(error.into()),

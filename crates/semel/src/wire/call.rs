@@ -9,7 +9,8 @@ use semel_core::queue::{Limits, QueueHash};
 use semel_core::{Digest, KeyHash, Scope};
 
 use super::fields::{Malformed, Reader, Result, Writer, wrong};
-use super::{FORMAT, FORMAT_CALLED, FORMAT_PRINCIPALS, FORMAT_TASKS};
+use super::tokens::TokenCall;
+use super::{FORMAT, FORMAT_CALLED, FORMAT_PRINCIPALS, FORMAT_TASKS, FORMAT_TOKENS};
 use crate::engine::{Brought, Bytes, Subject};
 use crate::store::{Chunk, Place, Query, Waiting};
 
@@ -84,6 +85,8 @@ pub enum Call {
     },
     /// What is the code of this digest under the ledger's secret key?
     PrincipalCode(Digest),
+    /// Something about tokens.
+    Tokens(Box<TokenCall>),
 }
 
 /// A command and what it brings.
@@ -123,6 +126,8 @@ impl Call {
             | Self::Kin(_)
             | Self::Waiting(_)
             | Self::Taken { .. } => Scope::Read,
+            // Tokens outlast their maker, so a caller needs one itself, of the highest scope.
+            Self::Tokens(_) => Scope::Admin,
             // Only callers that record operations need names for those on whose behalf they act. A reader could use
             // it to guess the credentials behind the names that it reads.
             Self::Append { .. } | Self::Discard { .. } | Self::PrincipalCode(_) => Scope::Write,
@@ -150,10 +155,23 @@ impl Call {
     /// Says whether it may change what is stored.
     #[must_use]
     pub const fn writes(&self) -> bool {
-        matches!(
-            self,
-            Self::Apply(_) | Self::Append { .. } | Self::Discard { .. }
-        )
+        match self {
+            Self::Apply(_) | Self::Append { .. } | Self::Discard { .. } => true,
+            Self::Tokens(call) => call.writes(),
+            Self::Hello
+            | Self::Load(_)
+            | Self::LoadAt(_)
+            | Self::Payload { .. }
+            | Self::Stream { .. }
+            | Self::List(_)
+            | Self::Log { .. }
+            | Self::End
+            | Self::Standing
+            | Self::Kin(_)
+            | Self::Waiting(_)
+            | Self::Taken { .. }
+            | Self::PrincipalCode(_) => false,
+        }
     }
 
     /// Says whether it may be sent again when its answer was lost. Every command may: the rules know
@@ -245,6 +263,10 @@ impl Call {
                 w.byte(15);
                 w.digest(digest);
             }
+            Self::Tokens(call) => {
+                w.byte(16);
+                call.put(&mut w);
+            }
         }
         w.finish()
     }
@@ -284,6 +306,7 @@ impl Call {
             Self::List(query) if query.client_key.is_some() => FORMAT_CALLED,
             Self::Apply(apply) if apply.has_task() => FORMAT_TASKS,
             Self::Waiting(_) | Self::Taken { .. } => FORMAT_TASKS,
+            Self::Tokens(_) => FORMAT_TOKENS,
             Self::PrincipalCode(_) => FORMAT_PRINCIPALS,
             Self::Hello
             | Self::Apply(_)
@@ -349,7 +372,8 @@ fn get(r: &mut Reader<'_>) -> Result<Call> {
             limit: r.size("the limit")?,
         },
         15 => Call::PrincipalCode(r.digest("the digest")?),
-        16.. => return Err(wrong("the call")),
+        16 => Call::Tokens(Box::new(TokenCall::get(r)?)),
+        17.. => return Err(wrong("the call")),
     })
 }
 

@@ -16,6 +16,7 @@ mod fields;
 mod reply;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod wall;
 
 pub use self::answer::{Message, answer};
@@ -23,6 +24,7 @@ pub use self::call::{Apply, Call};
 pub use self::caller::Caller;
 pub use self::fields::Malformed;
 pub use self::reply::{Answer, Hello, Part, Said};
+pub use self::tokens::TokenCall;
 pub use crate::engine::{Brought, Bytes, Subject};
 
 use crate::store::PAYLOAD_MAX;
@@ -36,6 +38,9 @@ pub const FORMAT_CALLED: u8 = 2;
 
 /// The format of what has to do with the tasks of queues. A server that knows none refuses it.
 pub const FORMAT_TASKS: u8 = 3;
+
+/// The format of what has to do with tokens. A server that makes none for callers refuses it.
+pub const FORMAT_TOKENS: u8 = 4;
 
 /// The format of a call for the code of a caller's credentials. A server that has no key for it refuses it.
 pub const FORMAT_PRINCIPALS: u8 = 5;

@@ -6,10 +6,11 @@ use semel_core::breaker;
 use semel_core::ledger::{
     AttemptKind, Grant, Ordered, Record, Rejection, Reply, Reported, StateKind,
 };
-use semel_core::{Digest, Effect, Namespace, Scope, Timestamp};
+use semel_core::{Digest, Effect, Namespace, Scope, Timestamp, TokenRecord};
 
 use super::FORMAT;
 use super::fields::{Malformed, Reader, Result, Writer, wrong};
+use super::tokens::{get_token, put_token};
 use crate::store::{Chunk, Current, Logged, Moved, Page, Standing, StoreError, Stored};
 
 /// An answer, and the time when it was given.
@@ -80,6 +81,8 @@ pub enum Said {
     Count(u64),
     /// The code of a digest.
     PrincipalCode(Digest),
+    /// The tokens that were asked for.
+    Tokens(Vec<TokenRecord>),
 }
 
 /// Who the caller is to the server.
@@ -204,6 +207,10 @@ fn put(w: &mut Writer, said: &Said) {
             w.byte(15);
             w.digest(code);
         }
+        Said::Tokens(tokens) => {
+            w.byte(16);
+            w.all(tokens, put_token);
+        }
     }
 }
 
@@ -251,7 +258,8 @@ fn get(r: &mut Reader<'_>) -> Result<Said> {
         13 => Said::Records(r.all("the records", Reader::stored)?),
         14 => Said::Count(r.number("the number")?),
         15 => Said::PrincipalCode(r.digest("the code")?),
-        16.. => return Err(wrong("the answer")),
+        16 => Said::Tokens(r.all("the tokens", get_token)?),
+        17.. => return Err(wrong("the answer")),
     })
 }
 

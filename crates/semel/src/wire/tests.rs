@@ -12,7 +12,7 @@ use semel_core::ledger::{
 use semel_core::queue::{Limits, QueueHash, Task};
 use semel_core::{
     AttemptId, Class, Digest, Effect, Fingerprint, Input, Key, KeyHash, Label, Lease, Namespace,
-    Payload, Policy, Scope, Timestamp,
+    Payload, Policy, Scope, Timestamp, TokenRecord,
 };
 
 use super::*;
@@ -118,6 +118,24 @@ fn take_one_of(lane: u32) -> Call {
     }))
 }
 
+fn tokens(call: TokenCall) -> Call {
+    Call::Tokens(Box::new(call))
+}
+
+fn token() -> TokenRecord {
+    TokenRecord {
+        id: "0123456789ab".parse().expect("it is an id"),
+        digest: hash().0,
+        namespace: Namespace::new("team-a").expect("a valid namespace"),
+        scope: Scope::Admin,
+        label: Label::new("the build").ok(),
+        created_at: NOW,
+        expires_at: Some(NOW),
+        revoked_at: None,
+        last_used_at: Some(NOW),
+    }
+}
+
 fn calls() -> Vec<Call> {
     let (place, fence) = (Place(u64::MAX), Fence(9));
     let order = Order {
@@ -167,6 +185,14 @@ fn calls() -> Vec<Call> {
             lane: Some(2),
             limit: 3,
         },
+        tokens(TokenCall::Add(token())),
+        tokens(TokenCall::Find(token().id)),
+        tokens(TokenCall::List {
+            after: Some(token().id),
+            limit: 7,
+        }),
+        tokens(TokenCall::Revoke(token().id)),
+        Call::PrincipalCode(Digest::of(b"credentials")),
         Call::Load(hash()),
         Call::LoadAt(place),
         Call::Payload { place, offset: 7 },
@@ -321,6 +347,7 @@ fn answers() -> Vec<Answer> {
         Said::End(8),
         Said::Records(vec![stored(), stored()]),
         Said::Count(9),
+        Said::Tokens(vec![token()]),
         Said::PrincipalCode(Digest::of(b"code")),
         Said::Standing(Standing::Open),
         Said::Standing(Standing::Copy),
@@ -431,6 +458,35 @@ fn tasks_have_the_format_that_older_servers_refuse() {
         assert!(!is_task || Call::decode(&other).is_err(), "{call:?}");
     }
     assert!(some);
+}
+
+/// Whatever lasts longer than its caller needs the highest scope.
+#[test]
+fn calls_about_tokens_need_an_administrator_and_their_own_format() {
+    let mut some = false;
+    for call in calls() {
+        let is_token = matches!(call, Call::Tokens(_));
+        some |= is_token;
+        assert_eq!(call.encode()[0] == FORMAT_TOKENS, is_token, "{call:?}");
+        assert!(!is_token || call.scope() == Scope::Admin, "{call:?}");
+    }
+    assert!(some);
+}
+
+/// A server without a key must refuse the call instead of taking it for another one.
+#[test]
+fn principal_codes_have_the_format_that_older_servers_refuse() {
+    let call = Call::PrincipalCode(Digest::of(b"credentials"));
+    let bytes = call.encode();
+    assert_eq!((bytes[0], call.scope()), (FORMAT_PRINCIPALS, Scope::Write));
+    for format in FORMAT..FORMAT_PRINCIPALS {
+        let other = [&[format], &bytes[1..]].concat();
+        assert!(Call::decode(&other).is_err(), "{format}");
+    }
+    for call in calls() {
+        let is_code = matches!(call, Call::PrincipalCode(_));
+        assert_eq!(call.encode()[0] == FORMAT_PRINCIPALS, is_code, "{call:?}");
+    }
 }
 
 #[test]
