@@ -8,6 +8,7 @@ mod http;
 mod incidents;
 mod kill;
 mod lifecycle;
+mod namespaces;
 mod outage;
 mod probes;
 mod queues;
