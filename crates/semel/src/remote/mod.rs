@@ -124,7 +124,7 @@ impl RemoteStore {
     /// Says why the server cannot be used, and what to do about it. A token is not sent in plain text to
     /// another machine.
     pub async fn open(url: &str, token: Option<&str>) -> Result<Self> {
-        let place = url.split('?').next().unwrap_or(url).to_owned();
+        let place = shown_place(url);
         let url = Url::parse(url).map_err(|error| about(&place, error))?;
         if token.is_some() && !url.is_private() {
             return Err(StoreError::Refused(format!(
@@ -349,6 +349,21 @@ fn elsewhere(what: &str) -> StoreError {
     StoreError::Refused(format!(
         "{what} where the store is: run it there, with --store naming the store itself"
     ))
+}
+
+/// Returns a URL as errors may show it: without its parameters, and without a name and a password, which do not belong
+/// there and are told to be wrong.
+fn shown_place(url: &str) -> String {
+    let place = url.split('?').next().unwrap_or(url);
+    match place.split_once("://") {
+        Some((scheme, rest)) => {
+            let end = rest.find('/').unwrap_or(rest.len());
+            let (authority, path) = rest.split_at(end);
+            let host = authority.rsplit('@').next().unwrap_or(authority);
+            format!("{scheme}://{host}{path}")
+        }
+        None => place.to_owned(),
+    }
 }
 
 fn about(place: &str, error: StoreError) -> StoreError {
