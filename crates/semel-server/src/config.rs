@@ -1,12 +1,14 @@
 //! What a server is told when it starts.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use semel::Namespace;
+use semel::core::http::Host;
+use semel::core::http::site::Scheme;
 use tokio::sync::watch;
 
 use crate::inbox::Sources;
@@ -115,8 +117,8 @@ pub struct Config {
     /// The only namespace that is served: tokens of others are refused. Without one, tokens of every namespace are taken, and
     /// each acts in its own. Anonymous callers act in that of the engine.
     pub namespace: Option<Namespace>,
-    /// Further names that callers know this server by.
-    pub hosts: Vec<String>,
+    /// Further names that callers know this server by, at every port unless one is named.
+    pub hosts: Vec<Host>,
     /// The origins whose pages may call.
     pub origins: Vec<String>,
     /// How many calls a token may make each second.
@@ -163,35 +165,19 @@ impl Config {
         self.auth == Auth::Required || !self.listen.is_local()
     }
 
-    /// Says whether a Host header names this server: a page on a name that leads here could otherwise speak
-    /// for the person who looks at it. Beyond this machine any name may be right, unless some are given.
-    pub(crate) fn accepts_host(&self, host: Option<&str>) -> bool {
-        let Some(host) = host else { return false };
-        if !self.listen.is_local() && self.hosts.is_empty() {
-            return true;
-        }
-        let name = without_port(host);
-        let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
-        address.is_ok_and(|address| address.is_loopback())
-            || name.eq_ignore_ascii_case("localhost")
-            || self
-                .hosts
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(name))
+    /// Says whether a host names this server: a page on a name that leads here could otherwise speak for the person who
+    /// looks at it. Beyond this machine any name may be right, unless some are given.
+    pub(crate) fn accepts_host(&self, host: &Host) -> bool {
+        let takes_any = !self.listen.is_local() && self.hosts.is_empty();
+        takes_any || host.is_loopback() || self.hosts.iter().any(|known| host.is_meant_by(known))
     }
 
-    /// Says whether pages of an origin may call.
-    pub(crate) fn accepts_origin(&self, origin: Option<&str>) -> bool {
-        origin.is_some_and(|origin| self.origins.iter().any(|known| known == origin))
-    }
-}
-
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.ends_with(':') => {
-            name
+    /// Returns how the server is spoken to.
+    pub(crate) const fn scheme(&self) -> Scheme {
+        match self.tls {
+            Some(_) => Scheme::Https,
+            None => Scheme::Http,
         }
-        _ => host,
     }
 }
 
@@ -203,34 +189,28 @@ mod tests {
         Config::new(Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 7363))))
     }
 
+    fn accepts(config: &Config, host: &str) -> bool {
+        config.accepts_host(&Host::parse(host).expect("it is a host"))
+    }
+
     #[test]
     fn only_names_of_this_machine_are_accepted_on_it() {
         let mut config = local();
         for (host, accepted) in [
-            (Some("127.0.0.1:7363"), true),
-            (Some("127.0.0.1"), true),
-            (Some("LocalHost:7363"), true),
-            (Some("[::1]:7363"), true),
-            (Some("evil.example:7363"), false),
-            (Some("127.0.0.1.evil.example"), false),
-            (Some("10.0.0.1"), false),
-            (Some(""), false),
-            (None, false),
+            ("127.0.0.1:7363", true),
+            ("127.0.0.1", true),
+            ("LocalHost:7363", true),
+            ("[::1]:7363", true),
+            ("evil.example:7363", false),
+            ("127.0.0.1.evil.example", false),
+            ("10.0.0.1", false),
         ] {
-            assert_eq!(config.accepts_host(host), accepted, "{host:?}");
+            assert_eq!(accepts(&config, host), accepted, "{host}");
         }
-        config.hosts = vec!["semel.internal".to_owned()];
-        assert!(config.accepts_host(Some("semel.internal:80")));
-    }
-
-    #[test]
-    fn no_origin_is_trusted_unless_it_is_named() {
-        let mut config = local();
-        assert!(!config.accepts_origin(Some("http://127.0.0.1:7363")));
-        config.origins = vec!["https://ops.example".to_owned()];
-        assert!(config.accepts_origin(Some("https://ops.example")));
-        assert!(!config.accepts_origin(Some("https://ops.example.evil")));
-        assert!(!config.accepts_origin(None));
+        config.hosts = vec![Host::parse("semel.internal").expect("it is a host")];
+        assert!(accepts(&config, "semel.internal:80"));
+        assert!(accepts(&config, "localhost"));
+        assert!(!accepts(&config, "evil.example"));
     }
 
     #[test]

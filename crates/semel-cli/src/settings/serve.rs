@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use semel::Namespace;
+use semel::core::http::Host;
 use semel_server::{Auth, Config, Limits, Notify, Secret, Tls, Url};
 
 use super::Settings;
@@ -25,7 +26,7 @@ impl Settings {
             },
             tls: self.tls()?,
             namespace: self.served_namespace()?,
-            hosts: self.list("serve.hosts"),
+            hosts: self.hosts()?,
             origins: self.list("serve.origins"),
             rate_limit: u32::try_from(rate_limit).ok().and_then(NonZeroU32::new),
             notify: self.notify()?,
@@ -48,6 +49,15 @@ impl Settings {
     fn served_namespace(&self) -> Result<Option<Namespace>, Failure> {
         let named = self.namespace().map(Namespace::new).transpose();
         named.map_err(|error| Failure::input(format!("namespace: {error}")))
+    }
+
+    fn hosts(&self) -> Result<Vec<Host>, Failure> {
+        let hosts = self.list("serve.hosts");
+        let read = hosts.iter().map(|text| {
+            let host = Host::parse(text);
+            host.map_err(|error| Failure::input(format!("serve.hosts: `{text}`: {error}")))
+        });
+        read.collect()
     }
 
     fn notify(&self) -> Result<Notify, Failure> {

@@ -6,6 +6,8 @@ mod harness;
 #[expect(dead_code, reason = "the rest is for the tests of `semel serve`")]
 #[path = "../serve/http.rs"]
 mod http;
+#[path = "../serve/pages.rs"]
+mod said;
 #[expect(dead_code, reason = "the rest is for the tests of `semel serve`")]
 #[path = "../serve/server.rs"]
 mod server;
@@ -14,6 +16,7 @@ mod commands;
 mod deliveries;
 mod floods;
 mod nodes;
+mod pages;
 mod refusals;
 mod replays;
 mod secrets;

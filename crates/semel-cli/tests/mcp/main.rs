@@ -25,10 +25,13 @@ mod market;
 mod matrix;
 mod named;
 mod namespaces;
+mod pages;
 mod person;
 mod plans;
 mod policies;
 mod repeats;
+#[path = "../serve/pages.rs"]
+mod said;
 #[expect(dead_code, reason = "the rest is for the tests of `semel serve`")]
 #[path = "../serve/server.rs"]
 mod server;

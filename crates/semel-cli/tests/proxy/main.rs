@@ -26,8 +26,12 @@ mod large;
 mod leases;
 mod names;
 mod namespaces;
+mod pages;
 mod principal_key;
 mod probes;
+#[expect(dead_code, reason = "the rest is for the doors that refuse pages")]
+#[path = "../serve/pages.rs"]
+mod said;
 mod savings;
 mod scope;
 mod semantics;

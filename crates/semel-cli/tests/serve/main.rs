@@ -10,6 +10,7 @@ mod kill;
 mod lifecycle;
 mod namespaces;
 mod outage;
+mod pages;
 mod probes;
 mod queues;
 mod rates;

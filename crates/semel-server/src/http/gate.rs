@@ -8,6 +8,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use percent_encoding::percent_decode_str;
+use semel::core::http::Host;
+use semel::core::http::site::{Admitted, Foreign, Origin, Provenance, Resource, admit};
 
 use super::{Problem, Server};
 use crate::auth::{Caller, bearer, unauthorized};
@@ -60,7 +62,11 @@ pub(super) async fn pass(State(server): State<Server>, request: Request, next: N
 async fn answer(server: &Server, request: Request, next: Next) -> Response {
     let meant = framed_clearly(request.headers())
         .and_then(|()| readable(request.uri()))
-        .and_then(|()| meant_for_us(server.config(), request.uri(), request.headers()));
+        .and_then(|()| {
+            let resource = resource(request.extensions().get::<MatchedPath>());
+            let head = (request.method(), request.uri(), request.headers());
+            meant_for_us(server.config(), head, resource)
+        });
     match meant {
         // What needs no token must not depend on one: browsers ask without it what they may ask.
         Ok(Some(origin)) if is_preflight(&request) => permitted(&origin),
@@ -78,6 +84,14 @@ async fn answer(server: &Server, request: Request, next: Next) -> Response {
             response.headers_mut().insert(header::CONNECTION, close);
             response
         }
+    }
+}
+
+/// Says what is asked for: the pages for people are the same for everybody, and links lead to them.
+fn resource(path: Option<&MatchedPath>) -> Resource {
+    match path.map(MatchedPath::as_str) {
+        Some("/docs" | "/errors/{code}") => Resource::Page,
+        Some(_) | None => Resource::Call,
     }
 }
 
@@ -116,32 +130,64 @@ fn readable(uri: &Uri) -> Result<(), Problem> {
     decoded.map_err(|_| Problem::input("the path is not UTF-8, percent-encoded or not"))
 }
 
-/// Refuses what a browser sends for a page of somebody else's: the page may be on a name that leads here
-/// (DNS rebinding), or elsewhere (a foreign origin).
-/// Returns the origin whose page asks, if one does that may.
+/// Refuses what a browser sends for a page of another site: the page may be on a name that leads here (DNS rebinding), or
+/// elsewhere (another origin).
+/// Returns the trusted origin whose page asks, if one does.
 pub(crate) fn meant_for_us(
     config: &Config,
-    uri: &Uri,
-    headers: &HeaderMap,
+    (method, uri, headers): (&Method, &Uri, &HeaderMap),
+    resource: Resource,
 ) -> Result<Option<HeaderValue>, Problem> {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
+    let host = only_text(headers, &header::HOST);
+    let host = read_host(host.unwrap_or_default())?;
     // A target in the absolute form names a host, too, which goes before the header (RFC 9112).
     let target = uri.authority().map(|authority| authority.as_str());
-    let named = [host, target.or(host)];
-    if !named.into_iter().all(|host| config.accepts_host(host)) {
+    let target = target.map(read_host).transpose()?;
+    let is_accepted = |host: &Host| config.accepts_host(host);
+    if !is_accepted(&host) || !target.iter().all(is_accepted) {
         let text = "the request does not name this server as its host";
         let hint = "add the name to `serve.hosts` if callers know the server by it";
         return Err(Problem::new("forbidden", text).hint(hint));
     }
-    let origin = headers.get(header::ORIGIN);
-    if origin.is_some_and(|origin| !config.accepts_origin(origin.to_str().ok())) {
-        let text = "pages of this origin may not call this server";
-        let hint = "add it to `serve.origins` if its pages are trusted";
-        return Err(Problem::new("forbidden", text).hint(hint));
+    let own = Origin::of(config.scheme(), target.as_ref().unwrap_or(&host));
+    let said = Provenance {
+        method: method.as_str(),
+        origin: only_text(headers, &header::ORIGIN),
+        site: only_text(headers, &SEC_FETCH_SITE),
+        mode: only_text(headers, &SEC_FETCH_MODE),
+        destination: only_text(headers, &SEC_FETCH_DEST),
+    };
+    match admit(&said, resource, &own, &config.origins) {
+        Ok(Admitted::Own) => Ok(None),
+        Ok(Admitted::Trusted) => Ok(headers.get(header::ORIGIN).cloned()),
+        Err(foreign) => {
+            let text = match foreign {
+                Foreign::Origin => "pages of this origin may not call this server",
+                Foreign::Site => "pages of another site may not call this server",
+            };
+            let hint = "add the origin to `serve.origins` if its pages are trusted";
+            Err(Problem::new("forbidden", text).hint(hint))
+        }
     }
-    Ok(origin.cloned())
+}
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// Returns the text of a header; an empty one where it is there twice, or is no text.
+fn only_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut lines = headers.get_all(name).into_iter();
+    let line = lines.next()?;
+    match lines.next() {
+        None => Some(line.to_str().unwrap_or_default()),
+        Some(_) => Some(""),
+    }
+}
+
+/// Reads for which host a request is.
+pub(crate) fn read_host(text: &str) -> Result<Host, Problem> {
+    Host::parse(text).map_err(|error| Problem::input(format!("the request's host: {error}")))
 }
 
 /// Says whether a browser asks what a page may ask.

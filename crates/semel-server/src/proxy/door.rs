@@ -41,7 +41,7 @@ impl<G: Guards> Opened<G> {
         if config.listen.is_local() || !config.hosts.is_empty() {
             // Whoever asks for the host of a route means it.
             let named = routes.iter().filter_map(|(matches, _)| matches.name());
-            config.hosts.extend(named.map(str::to_owned));
+            config.hosts.extend(named);
         }
         let principal_key = PrincipalKey::open(&engine, "proxy").await?;
         let (stop, _) = watch::channel(false);

@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::connection::Answers;
 use crate::credentials::ShownCredentials;
 use crate::http::Problem;
-use crate::http::gate::framed_clearly;
+use crate::http::gate::{framed_clearly, read_host};
 use crate::incident;
 use crate::metrics::Proxied;
 use crate::principal_key::PrincipalKey;
@@ -136,7 +136,7 @@ impl<G: Guards> Front<G> {
         let line = parts.extensions.remove::<Line>();
         parts.extensions.clear();
         let host = addressed(&mut parts)?;
-        if !self.config.accepts_host(Some(&host)) {
+        if !self.config.accepts_host(&host) {
             let text = "the request does not name this proxy, or one of its routes, as its host";
             let hint = "name the host in a route, or add it to `serve.hosts`";
             return Err(Problem::new("forbidden", text).hint(hint));
@@ -284,7 +284,7 @@ fn clear(parts: &Parts) -> Result<(), Problem> {
 }
 
 /// Says for which host a request is, and leaves its target without it: the same for all forms and versions.
-fn addressed(parts: &mut Parts) -> Result<String, Problem> {
+fn addressed(parts: &mut Parts) -> Result<Host, Problem> {
     let unclear = || Problem::input("it is not clear for which host the request is");
     let named = parts.headers.get(header::HOST);
     let named = named.map(|host| host.to_str().map_err(|_| unclear()));
@@ -296,12 +296,13 @@ fn addressed(parts: &mut Parts) -> Result<String, Problem> {
         (Some(host), _) | (None, Some(host)) => host.to_owned(),
         (None, None) => return Err(unclear()),
     };
+    let read = read_host(&host)?;
     let value = HeaderValue::try_from(&host).map_err(|_| unclear())?;
     parts.headers.insert(header::HOST, value);
     let path = parts.uri.path_and_query().cloned();
     parts.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     parts.version = Version::HTTP_11;
-    Ok(host)
+    Ok(read)
 }
 
 fn unrouted(why: NoRoute) -> Problem {

@@ -2,11 +2,12 @@
 
 use axum::http::Method;
 use percent_encoding::percent_decode_str;
+use semel::core::http::Host;
 
 /// What the requests of a route have in common. What is not said fits all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matches {
-    host: Option<String>,
+    host: Option<Host>,
     path: Option<String>,
     methods: Vec<Method>,
 }
@@ -23,16 +24,10 @@ impl Matches {
     /// # Errors
     /// Says why that is no host.
     pub fn host(mut self, host: &str) -> Result<Self, String> {
-        let is_one = !host.is_empty()
-            && host
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte));
-        if !is_one {
-            return Err(format!(
-                "`{host}` is no host: write it as in `api.example` or `api.example:8443`"
-            ));
-        }
-        self.host = Some(host.to_ascii_lowercase());
+        let host = Host::parse(host).map_err(|_| {
+            format!("`{host}` is no host: write it as in `api.example` or `api.example:8443`")
+        })?;
+        self.host = Some(host);
         Ok(self)
     }
 
@@ -63,25 +58,23 @@ impl Matches {
     }
 
     /// Returns the host that requests must be for, without its port.
-    pub(super) fn name(&self) -> Option<&str> {
-        self.host.as_deref().map(|host| split_port(host).0)
+    pub(super) fn name(&self) -> Option<Host> {
+        self.host.as_ref().map(Host::without_port)
     }
 
     /// Returns what the route is called where requests are counted: by what it is for.
     pub(super) fn label(&self) -> String {
-        let (host, path) = (self.host.as_deref(), self.path.as_deref());
+        let host = self.host.as_ref().map(Host::to_string);
+        let (host, path) = (host.as_deref(), self.path.as_deref());
         let label = format!("{}{}", host.unwrap_or("*"), path.unwrap_or("/"));
         // A label is never quoted.
         let is_plain = |c: char| c.is_ascii_graphic() && !['"', '\\', ','].contains(&c);
         label.replace(|c| !is_plain(c), "_")
     }
 
-    fn fits(&self, method: &Method, host: &str, path: &str) -> bool {
-        let for_host = self.host.as_deref().is_none_or(|wanted| {
-            let (name, port) = split_port(wanted);
-            let (given, at) = split_port(host);
-            name.eq_ignore_ascii_case(given) && (port.is_none() || port == at)
-        });
+    fn fits(&self, method: &Method, host: &Host, path: &str) -> bool {
+        let wanted = self.host.as_ref();
+        let for_host = wanted.is_none_or(|wanted| host.is_meant_by(wanted));
         let below = self.path.as_deref().is_none_or(|wanted| {
             path.strip_prefix(wanted).is_some_and(|rest| {
                 rest.is_empty() || rest.starts_with('/') || wanted.ends_with('/')
@@ -108,7 +101,7 @@ pub(super) enum NoRoute {
 pub(super) fn find<'a, T>(
     routes: &'a [(Matches, T)],
     method: &Method,
-    host: &str,
+    host: &Host,
     path: &str,
 ) -> Result<&'a T, NoRoute> {
     if routes.iter().any(|(matches, _)| matches.path.is_some()) && has_dots(path) {
@@ -128,16 +121,13 @@ fn has_dots(path: &str) -> bool {
     names.any(|name| name == "." || name == "..")
 }
 
-fn split_port(host: &str) -> (&str, Option<&str>) {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (name, Some(port)),
-        _ => (host, None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn host(text: &str) -> Host {
+        Host::parse(text).expect("a host")
+    }
 
     fn routes() -> Vec<(Matches, &'static str)> {
         let all = Matches::all;
@@ -166,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_first_route_that_fits_is_taken() {
-        for (method, host, path, route) in [
+        for (method, asked, path, route) in [
             (Method::GET, "api.example", "/v1", Some("v1 of the API")),
             (
                 Method::GET,
@@ -193,9 +183,9 @@ mod tests {
             (Method::OPTIONS, "h", "*", None),
         ] {
             let routes = routes();
-            let found = find(&routes, &method, host, path);
+            let found = find(&routes, &method, &host(asked), path);
             let expected = route.ok_or(NoRoute::Found);
-            assert_eq!(found.copied(), expected, "{method} {host} {path}");
+            assert_eq!(found.copied(), expected, "{method} {asked} {path}");
         }
     }
 
@@ -212,28 +202,37 @@ mod tests {
             "/a\\..\\pay",
         ] {
             let routes = routes();
-            let found = find(&routes, &Method::GET, "h", path);
+            let found = find(&routes, &Method::GET, &host("h"), path);
             assert_eq!(found, Err(NoRoute::Dots), "{path}");
         }
         for path in ["/a/..b", "/a/b..", "/a/...", "/a/.well-known"] {
             let routes = routes();
-            let found = find(&routes, &Method::GET, "h", path);
+            let found = find(&routes, &Method::GET, &host("h"), path);
             assert_eq!(found.copied(), Ok("a"), "{path}");
         }
         let one = [(Matches::all(), "all")];
-        let found = find(&one, &Method::GET, "h", "/a/../b");
+        let found = find(&one, &Method::GET, &host("h"), "/a/../b");
         assert_eq!(found.copied(), Ok("all"), "paths decide nothing here");
     }
 
     #[test]
     fn what_no_request_can_fit_is_refused() {
-        for host in ["", "http://a", "a/b", "a b", "ä.example"] {
+        for host in [
+            "",
+            "http://a",
+            "a/b",
+            "a b",
+            "ä.example",
+            "[::1",
+            "a:99999",
+            "a:",
+        ] {
             assert!(Matches::all().host(host).is_err(), "{host}");
         }
         for path in ["", "a", "/a?b", "/a#b", "/a/../b", "/%2e"] {
             assert!(Matches::all().path(path).is_err(), "{path}");
         }
         let ipv6 = Matches::all().host("[::1]:80").expect("a host");
-        assert_eq!(ipv6.name(), Some("[::1]"));
+        assert_eq!(ipv6.name(), Some(host("[::1]")));
     }
 }

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use bytes::Bytes;
 use semel::core::http::CredentialRule;
+use semel::core::http::site::Resource;
 use semel::{Engine, Namespace, Scope};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
@@ -203,12 +204,10 @@ impl<D: Desk> Front<D> {
 
     async fn handle(State(front): State<Arc<Self>>, request: Request) -> Response {
         let (mut parts, body) = request.into_parts();
-        if is_own_origin(&parts.headers) {
-            // Its host is checked, and that is all that there is to say about it.
-            parts.headers.remove(header::ORIGIN);
-        }
-        let meant = framed_clearly(&parts.headers)
-            .and_then(|()| meant_for_us(&front.config, &parts.uri, &parts.headers));
+        let meant = framed_clearly(&parts.headers).and_then(|()| {
+            let head = (&parts.method, &parts.uri, &parts.headers);
+            meant_for_us(&front.config, head, Resource::Call)
+        });
         let origin = match meant {
             Ok(origin) => origin,
             Err(problem) => {
@@ -219,6 +218,10 @@ impl<D: Desk> Front<D> {
                 return response;
             }
         };
+        if origin.is_none() {
+            // It is the own one, if there is one, and says nothing to the server behind.
+            parts.headers.remove(header::ORIGIN);
+        }
         let answered = match &origin {
             Some(_) if parts.method == Method::OPTIONS => Ok(permitted()),
             _ => front.answer(parts, body).await,
@@ -329,15 +332,6 @@ impl<D: Desk> Front<D> {
         let mut received = read(body, &self.bodies, MESSAGE_MAX, patience).await?;
         Ok(std::mem::take(&mut received.bytes).into())
     }
-}
-
-/// Says whether a request comes from a page of the very host that it is for.
-fn is_own_origin(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let origin = text(header::ORIGIN).and_then(|origin| origin.split_once("://"));
-    origin.is_some_and(|(scheme, host)| {
-        matches!(scheme, "http" | "https") && text(header::HOST) == Some(host)
-    })
 }
 
 /// Tells a browser what pages of a trusted origin may ask.
