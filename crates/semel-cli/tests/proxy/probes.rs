@@ -224,3 +224,18 @@ fn c048_a_person_can_have_it_looked_up() {
     assert!(is_replay(&setup.ask(keyed("k"))));
     assert_eq!(setup.effects(), 1);
 }
+
+#[test]
+fn hint_of_a_doubt_quotes_the_key_for_a_shell() {
+    let setup = Setup::routed(ROUTE);
+    setup.upstream.next(Deed::CloseAfterEffect);
+    let told = setup.ask(keyed("a'$(id)'b"));
+    refused(&told, 502, "in_doubt");
+    let doubt = setup.doubt();
+    let word = format!("'{}'", doubt.replace('\'', r"'\''"));
+    let hint = told.json()["hint"].as_str().unwrap_or_default().to_owned();
+    assert!(
+        hint.contains(&format!("semel resolve {word} --done")),
+        "{hint}"
+    );
+}

@@ -257,6 +257,8 @@ impl Refusal {
 
     fn doubt(status: StatusCode, detail: String, key: &impl Display) -> Self {
         let title = "Nobody knows whether it took effect";
+        // A client chose the key, and an operator may paste this into a shell.
+        let key = key.to_string().replace('\'', r"'\''");
         let hint = format!("find out, then `semel resolve '{key}' --done` or `--not-done`");
         Self::new(status, "in_doubt", title, detail).hint(hint)
     }
