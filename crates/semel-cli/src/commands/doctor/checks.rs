@@ -13,6 +13,7 @@ use super::files;
 use super::{Check, Grade};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::settings::inbox::Source;
 use crate::words;
 
 /// Makes every check that can be made.
@@ -68,11 +69,17 @@ fn unreadable(failure: &Failure) -> Check {
     Check::new("ledger", Grade::Bad, &failure.message).hint("run `semel verify`")
 }
 
-/// Says whose webhooks nobody verifies.
+/// Says whose webhooks nobody verifies, and whose are not taken because a secret cannot be used.
 fn inbox(context: &Context) -> Option<Check> {
     let sources = context.settings.inbox();
     let open = sources.values().filter(|it| it.scheme == Scheme::None);
     let open: Vec<_> = open.map(|source| source.name.as_str()).collect();
+    if let Some(text) = sources.values().find_map(Source::unusable_secret) {
+        let check = Check::new("inbox", Grade::Warn, text);
+        return Some(
+            check.hint("put the sender's secret there: a running server reads it within a second"),
+        );
+    }
     match (sources.len(), open.len()) {
         (0, _) => None,
         (count, 0) => Some(Check::new("inbox", Grade::Ok, format!("{count} verified"))),

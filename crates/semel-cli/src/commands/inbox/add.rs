@@ -1,7 +1,8 @@
 //! `semel inbox add`
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ pub(super) fn run(context: &Context, args: &Add) -> Result<ExitCode, Failure> {
     let section = section(context, args, &name)?;
     // Before a file is made: what is refused leaves nothing behind.
     let foreseen = foreseen(file, &name, &section)?;
+    check_secrets(file, &name, &section)?;
     let effect = match args.dry_run {
         true => foreseen,
         false => written(file, &name, &section)?,
@@ -53,6 +55,17 @@ fn foreseen(file: &Path, name: &SourceName, section: &str) -> Result<Effect, Fai
     Ok(match change(file, &text, name, section)? {
         Some(_) => Effect::WouldCreate,
         None => Effect::Noop,
+    })
+}
+
+/// Refuses secrets that a server could not use. A variable that is not set here may be set where the server runs.
+fn check_secrets(file: &Path, name: &SourceName, section: &str) -> Result<(), Failure> {
+    let added = Settings::checked_inbox(file, section)?;
+    let wrong = added.get(name).and_then(|source| source.unusable_secret());
+    wrong.map_or(Ok(()), |text| {
+        let hint =
+            "put the secret that the sender shows there, in one line, and add the source again";
+        Err(Failure::input(text).hint(hint))
     })
 }
 
@@ -146,9 +159,7 @@ fn change(
 /// Appends the section to the file, under a lock: two who add at once must not both find the name free.
 fn written(file: &Path, name: &SourceName, section: &str) -> Result<Effect, Failure> {
     let failed = |error: io::Error| unwritable(file, &error);
-    let mut options = OpenOptions::new();
-    let open = options.read(true).append(true).create(true).open(file);
-    let mut opened: File = open.map_err(failed)?;
+    let mut opened = open(file).map_err(failed)?;
     flock(&opened, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
     let mut text = String::new();
     opened.read_to_string(&mut text).map_err(failed)?;
@@ -159,6 +170,24 @@ fn written(file: &Path, name: &SourceName, section: &str) -> Result<Effect, Fail
     opened.write_all(added.as_bytes()).map_err(failed)?;
     opened.sync_all().map_err(failed)?;
     Ok(Effect::Created)
+}
+
+/// The mode of a new settings file, whatever the umask is: it names secrets and holds none, and a server of another
+/// user has to read it.
+const MODE: u32 = 0o644;
+
+/// Opens the settings file, or makes it.
+fn open(file: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true);
+    match options.clone().create_new(true).mode(0o600).open(file) {
+        Ok(made) => {
+            made.set_permissions(Permissions::from_mode(MODE))?;
+            Ok(made)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(file),
+        Err(error) => Err(error),
+    }
 }
 
 fn unwritable(file: &Path, error: &io::Error) -> Failure {

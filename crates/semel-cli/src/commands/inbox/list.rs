@@ -28,6 +28,7 @@ pub(super) fn run(context: &Context) -> Result<ExitCode, Failure> {
                 "tolerance_ms": millis(source.tolerance.length()),
                 "retention_ms": millis(source.retention.length()),
                 "max_body": source.max_body,
+                "problem": source.unusable_secret(),
             }));
         }
         return Ok(ExitCode::SUCCESS);
@@ -48,6 +49,16 @@ pub(super) fn run(context: &Context) -> Result<ExitCode, Failure> {
         for line in table::lines(&rows) {
             context.printer.line(&line);
         }
+    }
+    for text in context
+        .settings
+        .inbox()
+        .values()
+        .filter_map(Source::unusable_secret)
+    {
+        context
+            .printer
+            .say(&format!("{text}; a server takes nothing for this secret"));
     }
     Ok(ExitCode::SUCCESS)
 }

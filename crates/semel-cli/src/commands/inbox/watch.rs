@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::settings::inbox::{readable, received};
+use crate::settings::inbox::readable;
 
 /// How often the settings are looked at: what is seen twice counts, so that a change does within a second.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -31,16 +31,20 @@ pub(crate) struct Watch {
 type Seen = Result<(Sources, Vec<String>), String>;
 
 impl Watch {
-    /// Reads the sources and their secrets.
+    /// Reads the sources and their secrets. A bad secret costs its own source its deliveries, and not the server its
+    /// start: the log says so.
     pub(crate) fn open(context: &Context) -> Result<Self, Failure> {
         let namespace = context.namespace()?;
-        let sources = received(context.settings.inbox(), &namespace)?;
+        let (sources, wrong) = readable(context.settings.inbox(), &namespace);
         said(&sources);
+        for why in &wrong {
+            tracing::warn!("{why}");
+        }
         Ok(Self {
             sources: watch::channel(Arc::new(sources)).0,
             namespace,
             seen: None,
-            wrong: vec![],
+            wrong,
         })
     }
 

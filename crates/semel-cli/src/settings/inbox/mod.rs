@@ -343,6 +343,26 @@ impl SecretFrom {
 }
 
 impl Source {
+    /// Says what is wrong with the first secret that no server could use, as far as that can be found out here: a variable
+    /// that is not set may be set where the server runs.
+    pub(crate) fn unusable_secret(&self) -> Option<String> {
+        let known = |from: &&SecretFrom| match from {
+            SecretFrom::Env(name) => std::env::var_os(name).is_some(),
+            SecretFrom::File(_) => true,
+        };
+        let wrong = |from| self.secret(from).err();
+        self.secrets.iter().filter(known).find_map(wrong)
+    }
+
+    /// Reads one secret.
+    fn secret(&self, from: &SecretFrom) -> Result<Secret, String> {
+        let secret = from.read().and_then(|text| {
+            let secret = self.scheme.secret(&text);
+            secret.map_err(|error| format!("{from}: {error}"))
+        });
+        secret.map_err(|text| format!("inbox.{}: secrets: {text}", self.name))
+    }
+
     /// Reads the secrets, and makes what a server needs.
     pub(crate) fn received(&self, namespace: &Namespace) -> Result<received::Source, Failure> {
         let (source, wrong) = self.as_far_as_readable(namespace);
@@ -358,13 +378,9 @@ impl Source {
         let name = &self.name;
         let (mut secrets, mut wrong) = (vec![], vec![]);
         for from in &self.secrets {
-            let read = from.read().and_then(|text| {
-                let secret = self.scheme.secret(&text);
-                secret.map_err(|error| format!("{from}: {error}"))
-            });
-            match read {
+            match self.secret(from) {
                 Ok(secret) => secrets.push(secret),
-                Err(text) => wrong.push(format!("inbox.{name}: secrets: {text}")),
+                Err(text) => wrong.push(text),
             }
         }
         let proof = Proof::new(self.scheme.clone(), secrets, self.tolerance);
@@ -407,13 +423,8 @@ impl Settings {
     }
 }
 
-/// Makes what a server needs of all sources.
-pub(crate) fn received(inbox: &Inbox, namespace: &Namespace) -> Result<Sources, Failure> {
-    let sources = inbox.values().map(|source| source.received(namespace));
-    sources.collect()
-}
-
-/// Makes what a server goes on with of all sources, and says what is wrong with some: the others are none the worse for it.
+/// Makes what a server needs of all sources, and says what is wrong with some: a source without a usable secret takes
+/// nothing, and the others are none the worse for it.
 pub(crate) fn readable(inbox: &Inbox, namespace: &Namespace) -> (Sources, Vec<String>) {
     let read = inbox
         .values()
