@@ -195,6 +195,19 @@ fn bad_secret_disables_only_its_source() {
     wait_until("it counts", || bad.deliver(&server, "evt_1").status == 202);
 }
 
+/// With a dot in the id, the signed bytes could be read as another id, time and body.
+#[test]
+fn standard_webhooks_with_a_dot_in_their_id_are_refused() {
+    let world = world();
+    let server = start(&world);
+    let sender = Sender::new("standard");
+    sender.deliver(&server, "msg_1").expect(202);
+    for id in ["msg.1", "msg_1.", ".msg_1", "msg_1.1700000000"] {
+        sender.deliver(&server, id).problem(401, "unauthorized");
+    }
+    assert_eq!(stored(&world).1, 1);
+}
+
 /// The settings name secrets: no umask may let others change them, or keep the server from reading them.
 #[test]
 fn settings_file_is_made_with_one_mode_whatever_the_umask() {

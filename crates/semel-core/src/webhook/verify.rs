@@ -77,6 +77,10 @@ fn standard<'a>(delivery: &Delivery<'a>) -> Result<Claim<'a>, Refusal> {
     };
     let header = |part: &str| delivery.needed(&format!("{family}-{part}"));
     let [id, timestamp, signature] = [header(PARTS[0])?, header(PARTS[1])?, header(PARTS[2])?];
+    // With a dot in the id, the same signed bytes could be split into another id, time and body.
+    if id.contains(&b'.') {
+        return Err(malformed(&format!("{family}-id"), "an id without a dot"));
+    }
     let each = signature.split(|byte| *byte == b' ');
     Ok(Claim {
         // Signatures of other versions may stand beside ours.
