@@ -17,6 +17,7 @@ mod selection;
 mod settings;
 mod table;
 mod usage;
+mod visible;
 mod words;
 
 use std::process::ExitCode;

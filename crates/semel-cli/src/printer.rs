@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::visible;
 
 /// Writes for people, or for programs.
 #[derive(Debug)]
@@ -45,13 +46,18 @@ impl Printer {
     /// Writes one JSON object on a line of its own.
     pub(crate) fn object(&self, json: &impl Serialize) {
         match serde_json::to_string(json) {
-            Ok(text) => self.line(&text),
+            Ok(text) => self.write(&visible::json(&text)),
             Err(error) => self.close(io::Error::other(error)),
         }
     }
 
-    /// Writes a line of data.
+    /// Writes a line of data. What a terminal would hide, or show elsewhere, is escaped: it may be a name that was
+    /// chosen to look like another one.
     pub(crate) fn line(&self, text: &str) {
+        self.write(&visible::lines(text));
+    }
+
+    fn write(&self, text: &str) {
         if !self.is_closed() {
             let written = writeln!(anstream::stdout(), "{text}");
             written.unwrap_or_else(|error| self.close(error));
@@ -153,5 +159,7 @@ pub(crate) fn explain(message: &str, hint: Option<&str>) {
 
 // What cannot be said on standard error cannot be said at all.
 fn err(text: &str) {
+    // Some of it are the words of a server or of a file.
+    let text = visible::value(text);
     drop(writeln!(anstream::stderr(), "{text}"));
 }

@@ -2,6 +2,8 @@
 
 use anstyle::Style;
 
+use crate::visible;
+
 /// A column is not made wider than this for the sake of one long cell, which is then followed by
 /// the next one without being cut.
 const WIDTH_MAX: usize = 40;
@@ -16,7 +18,7 @@ pub(crate) struct Cell {
 impl<T: ToString> From<T> for Cell {
     fn from(text: T) -> Self {
         Self {
-            text: text.to_string(),
+            text: visible::value(&text.to_string()).into_owned(),
             style: Style::new(),
         }
     }
@@ -25,7 +27,7 @@ impl<T: ToString> From<T> for Cell {
 impl Cell {
     pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
         Self {
-            text: text.into(),
+            text: visible::value(&text.into()).into_owned(),
             style,
         }
     }

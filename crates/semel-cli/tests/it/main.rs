@@ -9,6 +9,7 @@ mod docs;
 mod docs_names;
 mod doctor;
 mod harness;
+mod hidden_characters;
 mod itself;
 mod list;
 mod log;
