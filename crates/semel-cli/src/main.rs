@@ -63,7 +63,27 @@ fn main() -> ExitCode {
     context.printer.finish(code)
 }
 
+/// Descriptors that the runtime opens when it is built: it panics where it gets only some of them.
+const RUNTIME_DESCRIPTORS: usize = 8;
+
+/// Refuses to start where too few files can be opened.
+fn refuse_few_descriptors() -> Result<(), Failure> {
+    let open = || rustix::io::dup(std::io::stderr());
+    let opened: Result<Vec<_>, _> = (0..RUNTIME_DESCRIPTORS).map(|_| open()).collect();
+    match opened {
+        Ok(_) => Ok(()),
+        // Without a standard error there is nothing to count with; the runtime says what it misses.
+        Err(rustix::io::Errno::BADF) => Ok(()),
+        Err(error) => Err(Failure::new(
+            "store_unavailable",
+            format!("too few files can be opened here: {error}"),
+        )
+        .hint("raise the limit (`ulimit -n 256`)")),
+    }
+}
+
 fn start(context: &Context, verb: Verb) -> Result<ExitCode, Failure> {
+    refuse_few_descriptors()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -82,3 +82,37 @@ fn store_on_a_read_only_file_system_refuses_what_would_change_it() {
     assert_eq!(sandbox.effects("effects"), 0);
 }
 
+#[test]
+fn few_file_descriptors_are_an_error_and_never_a_panic() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run("first", "true").exit, 0);
+    for limit in 3..=20 {
+        for words in [
+            "run --key k -- true",
+            "list",
+            "doctor",
+            "serve --listen 127.0.0.1:0",
+        ] {
+            let mut command = Command::new("sh");
+            sandbox.bare(&mut command);
+            // A server that does start is told to end.
+            let script = format!(
+                "ulimit -n {limit}; exec timeout 10 {} {words}",
+                env!("CARGO_BIN_EXE_semel")
+            );
+            let told = Told::from(command.args(["-c", &script]).output().expect("sh runs"));
+            let text = told.err();
+            assert!(!text.contains("panicked"), "{limit}, {words}: {text}");
+            // 127 is the loader's, which needs a descriptor for each library.
+            let clean = [0, 1, 64, 124, 125, 127].contains(&told.exit);
+            assert!(clean, "{limit}, {words}: {told:?}");
+            assert!(
+                told.exit == 0 || !text.is_empty() || told.exit == 1,
+                "{limit}, {words}"
+            );
+            if text.contains("listening") {
+                break;
+            }
+        }
+    }
+}
