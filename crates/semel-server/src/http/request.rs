@@ -77,10 +77,10 @@ fn positive(member: &str, millis: u64) -> Result<Duration, Problem> {
 
 pub(super) fn lease_of(millis: u64) -> Result<Lease, Problem> {
     Lease::new(Duration::from_millis(millis))
-        .map_err(|error| Problem::input(format!("lease_ms: {error}")))
+        .map_err(|error| Problem::input(format!("lease_ms: {millis} ms: {error}")))
 }
 
 fn retention_of(millis: u64) -> Result<Retention, Problem> {
     Retention::new(Duration::from_millis(millis))
-        .map_err(|error| Problem::input(format!("retention_ms: {error}")))
+        .map_err(|error| Problem::input(format!("retention_ms: {millis} ms: {error}")))
 }
