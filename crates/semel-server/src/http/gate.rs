@@ -1,17 +1,20 @@
 //! What every request passes: where it comes from, whose it is, how often it comes.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use percent_encoding::percent_decode_str;
+use semel::core::Digest;
 use semel::core::http::Host;
 use semel::core::http::site::{Admitted, Foreign, Origin, Provenance, Resource, admit};
 
-use super::{Problem, Server};
+use super::{Problem, Server, reference};
 use crate::auth::{Caller, bearer, unauthorized};
 use crate::config::Config;
 use crate::span::{self, Span};
@@ -34,6 +37,11 @@ pub(super) async fn pass(State(server): State<Server>, request: Request, next: N
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
+    if is_page(headers) {
+        for (name, value) in PAGE_HEADERS.iter() {
+            headers.insert(name, value.clone());
+        }
+    }
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
@@ -58,6 +66,30 @@ pub(super) async fn pass(State(server): State<Server>, request: Request, next: N
     }
     response
 }
+
+/// Says whether a browser shows an answer as a page.
+fn is_page(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"))
+}
+
+/// What every page says to the browser: it has no scripts, loads nothing, sends no forms, is in no frame, and tells the
+/// next page nothing. Its one style is known by its hash.
+static PAGE_HEADERS: LazyLock<[(HeaderName, HeaderValue); 3]> = LazyLock::new(|| {
+    let style = BASE64_STANDARD.encode(Digest::of(reference::STYLE.as_bytes()).0);
+    let policy = format!(
+        "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    let policy = HeaderValue::try_from(policy).expect("it is ASCII");
+    [
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+        (
+            header::REFERRER_POLICY,
+            HeaderValue::from_static("no-referrer"),
+        ),
+    ]
+});
 
 async fn answer(server: &Server, request: Request, next: Next) -> Response {
     let meant = framed_clearly(request.headers())

@@ -382,6 +382,7 @@ pub(crate) fn service(
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/openapi.json", get(pages::openapi_json))
+        .route("/", get(pages::home))
         .route("/docs", get(pages::reference))
         .route("/errors/{code}", get(pages::error))
         .fallback(nowhere)
@@ -391,7 +392,10 @@ pub(crate) fn service(
 }
 
 async fn nowhere(State(_): State<Server>, request: Request) -> Response {
-    Problem::not_found(format!("there is nothing at {}", request.uri().path()))
+    nothing_at(request.uri().path()).into_response()
+}
+
+fn nothing_at(path: &str) -> Problem {
+    Problem::not_found(format!("there is nothing at {path}"))
         .hint("the API is under /v1; /docs and /openapi.json describe it")
-        .into_response()
 }

@@ -1,7 +1,7 @@
 //! What people read: the API's description, its reference, and a page for each code.
 
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{Html, IntoResponse as _, Response};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
@@ -67,6 +67,16 @@ pub(super) async fn openapi_json(State(server): State<Server>) -> Response {
         .headers_mut()
         .insert(header::CONTENT_TYPE, media_type);
     response
+}
+
+/// The first page of a person; programs, which do not ask for a page, are told where the API is.
+pub(super) async fn home(headers: HeaderMap) -> Response {
+    let accepted = headers.get_all(header::ACCEPT).into_iter();
+    let mut accepted = accepted.filter_map(|line| line.to_str().ok());
+    if accepted.any(|line| line.contains("text/html")) {
+        return Html(reference::home(env!("CARGO_PKG_VERSION"))).into_response();
+    }
+    super::nothing_at("/").into_response()
 }
 
 pub(super) async fn reference(State(server): State<Server>) -> Response {

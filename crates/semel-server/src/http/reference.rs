@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use utoipa::openapi::OpenApi;
 
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:2rem auto;padding:0 1rem;\
+/// The style of all pages. The policy of the gate names its hash.
+pub(super) const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:2rem auto;padding:0 1rem;\
 color:#1b1f24;background:#fff}code,pre{font:14px/1.45 ui-monospace,monospace}pre{background:#f4f5f7;padding:.8rem;\
 overflow:auto}table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #d9dde2;padding:.3rem .6rem;\
 text-align:left;vertical-align:top}h2{margin-top:2.5rem}.method{font-weight:700;text-transform:uppercase}\
@@ -21,6 +22,22 @@ fn page(title: &str, body: &str) -> String {
          <title>{title}</title><style>{STYLE}</style></head><body>{body}</body></html>\n",
         title = escaped(title),
     )
+}
+
+/// Makes the page at `/`: where a person goes from here.
+pub(super) fn home(version: &str) -> String {
+    let body = format!(
+        "<h1>Semel {version}</h1><p>This is a ledger that makes retries safe. It is used by programs over HTTP and by \
+         people with the command <code>semel</code>.</p><table>\
+         <tr><td><a href=\"/docs\">/docs</a></td><td>the calls of the API</td></tr>\
+         <tr><td><a href=\"/openapi.json\">/openapi.json</a></td><td>the same, for programs</td></tr>\
+         <tr><td><a href=\"/readyz\">/readyz</a></td><td>whether the store answers</td></tr>\
+         <tr><td><a href=\"/metrics\">/metrics</a></td><td>counts and sizes, for Prometheus</td></tr>\
+         <tr><td><code>semel list --store URL</code></td><td>the operations of this server, with the address of this \
+         page as URL</td></tr></table>",
+        version = escaped(version),
+    );
+    page("Semel", &body)
 }
 
 /// Makes the reference of the API from its description.

@@ -1,3 +1,5 @@
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 use crate::harness::World;
@@ -178,5 +180,97 @@ fn a_trace_goes_through() {
         let asked = Asked::get("/v1/operations").header("traceparent", nonsense);
         let answer: Value = server.ask(asked).expect(200);
         assert!(answer["items"].is_array());
+    }
+}
+
+/// Pages load nothing, run nothing, and are in no frame; their one style is named by its hash.
+#[test]
+fn every_page_has_a_strict_policy() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let errors = CODES.map(|code| format!("/errors/{code}"));
+    let pages = ["/".to_owned(), "/docs".to_owned()];
+    for path in pages.iter().chain(&errors) {
+        let answer = server.ask(Asked::get(path).header("Accept", "text/html,*/*;q=0.8"));
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        let kind = answer.header("content-type").unwrap_or_default();
+        assert!(kind.starts_with("text/html"), "{path}: {kind}");
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let style = text
+            .split_once("<style>")
+            .and_then(|(_, rest)| Some(rest.split_once("</style>")?.0));
+        let digest = semel::core::Digest::of(style.expect("it has one").as_bytes());
+        let policy = answer.header("content-security-policy").unwrap_or_default();
+        let hash = BASE64_STANDARD.encode(digest.0);
+        for part in [
+            "default-src 'none'",
+            &format!("style-src 'sha256-{hash}'"),
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(
+                policy.split("; ").any(|it| it == part),
+                "{path}: {part}: {policy}"
+            );
+        }
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        assert_eq!(answer.header("x-frame-options"), Some("DENY"), "{path}");
+        assert_eq!(
+            answer.header("referrer-policy"),
+            Some("no-referrer"),
+            "{path}"
+        );
+        // Nothing on a page needs more than that.
+        for wrong in ["<script", " style=", " src=", " onclick=", "javascript:"] {
+            assert!(!text.contains(wrong), "{path}: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn root_is_a_page_for_people_and_not_found_for_programs() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let page = server.ask(Asked::get("/").header("Accept", "text/html"));
+    let text = String::from_utf8_lossy(&page.body).into_owned();
+    for link in ["/docs", "/openapi.json", "/readyz", "/metrics"] {
+        assert!(text.contains(&format!("href=\"{link}\"")), "{link}: {text}");
+        assert_eq!(server.get(link).status, 200, "{link}");
+    }
+    server.get("/").problem(404, "not_found");
+    let json = server.ask(Asked::get("/").header("Accept", "application/json"));
+    json.problem(404, "not_found");
+}
+
+#[test]
+fn lease_outside_its_limits_is_told_with_the_limits() {
+    let world = World::new();
+    let server = Server::start(&world);
+    for millis in [0_u64, 999, 86_400_001, 1 << 62] {
+        for (path, body) in [
+            (
+                "/v1/begin",
+                json!({"key": "k", "name": "n", "attempt_id": "a", "lease_ms": millis}),
+            ),
+            (
+                "/v1/renew",
+                json!({"key": "k", "attempt_id": "a", "fence": 1, "lease_ms": millis}),
+            ),
+            ("/v1/queues/q/lease", json!({"lease_ms": millis})),
+        ] {
+            let problem = server.post(path, &body).problem(400, "invalid_input");
+            let detail = problem["detail"].as_str().unwrap_or_default();
+            let said = [&millis.to_string(), "1 second", "24 hours"];
+            assert!(
+                said.iter().all(|it| detail.contains(*it)),
+                "{path}: {detail}"
+            );
+        }
+    }
+    for millis in [1_000, 86_400_000] {
+        let key = format!("k-{millis}");
+        let body = json!({"key": key, "name": "n", "attempt_id": "a", "lease_ms": millis});
+        server.post("/v1/begin", &body).expect(200);
     }
 }
