@@ -96,8 +96,62 @@ fn the_container_has_no_root_and_names_no_registry() {
         text.contains(&format!("FROM rust:{}", short.join("."))),
         "{version}"
     );
-    assert!(
-        text.lines()
-            .any(|line| line.starts_with("USER ") && line != "USER root")
+    let user = text.lines().find_map(|line| line.strip_prefix("USER "));
+    let (user, group) = user
+        .and_then(|user| user.split_once(':'))
+        .expect("both are said");
+    for number in [user, group] {
+        // A name could be root's, as far as Kubernetes knows.
+        assert!(
+            number.parse::<u32>().is_ok_and(|number| number > 0),
+            "{number}"
+        );
+    }
+}
+
+/// The whole repository is the context of the build.
+#[test]
+fn container_build_gets_neither_history_nor_builds_nor_stores() {
+    let patterns = |path: &str| -> BTreeSet<String> {
+        let text = text(path);
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect()
+    };
+    let ignored = patterns(".containerignore");
+    assert_eq!(
+        ignored,
+        patterns(".dockerignore"),
+        "Docker reads the other one"
     );
+    for pattern in [".git", "target", "**/target", "**/*.db", "**/.env"] {
+        assert!(ignored.contains(pattern), "{pattern}");
+    }
+    // What the build needs must not be left out.
+    for needed in ["crates", "docs", "bench", "Cargo.toml", "Cargo.lock"] {
+        assert!(
+            !ignored.contains(needed) && file(needed).exists(),
+            "{needed}"
+        );
+    }
+}
+
+/// A page that the unit names must be installed by the steps beside it.
+#[test]
+fn manual_that_the_unit_names_is_installed() {
+    let unit = text("deploy/semel.service");
+    assert!(unit.contains("Documentation=man:semel(1)"));
+    let step = "semel man --out ";
+    let readme = text("deploy/README.md");
+    let directory = readme.lines().find_map(|line| line.strip_prefix(step));
+    assert!(
+        directory.is_some_and(|it| it.ends_with("/man/man1")),
+        "{directory:?}"
+    );
+    let world = World::new();
+    let out = world.path("man1");
+    let made = world
+        .command(&["man", "--out", &out.display().to_string()])
+        .status();
+    assert!(made.expect("it runs").success());
+    assert!(out.join("semel.1").exists());
 }
