@@ -202,6 +202,13 @@ impl Callers {
         exchanges.any(|exchange| *exchange == Exchange::Waiting)
     }
 
+    /// Says whether a call that was entered before this one still waits for its answer.
+    #[must_use]
+    pub fn has_earlier_waiting(&self, id: CallerId) -> bool {
+        let mut earlier = self.exchanges.range(..id);
+        earlier.any(|(_, exchange)| *exchange == Exchange::Waiting)
+    }
+
     /// Gives the mark of the operation; `None` where no call is held here, so that the record's own
     /// mark stands.
     ///

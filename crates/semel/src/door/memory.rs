@@ -151,6 +151,12 @@ impl Memory {
         self.look_at(*hash)
     }
 
+    /// Says whether an earlier call for the same operation still waits for its answer.
+    pub(super) fn has_earlier_waiting(&self, hash: &KeyHash, caller: CallerId) -> bool {
+        let held = self.held.get(hash);
+        held.is_some_and(|held| held.callers.has_earlier_waiting(caller))
+    }
+
     /// Takes a ticket back: nothing more is seen of its call.
     pub(super) fn leave(&mut self, hash: &KeyHash, caller: CallerId, now: Timestamp) -> bool {
         self.see(hash, caller, Observation::Closed, now);

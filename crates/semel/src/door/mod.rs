@@ -65,6 +65,8 @@ pub(crate) struct Inner {
     places: Arc<Semaphore>,
     /// Says that there are marks to store.
     due: Arc<Notify>,
+    /// Wakes the calls that wait until earlier identical calls are answered.
+    answered: Notify,
     /// Held by whoever stores them.
     storing: tokio::sync::Mutex<()>,
     marking: Mutex<Option<AbortHandle>>,
@@ -168,6 +170,7 @@ impl Doorway {
             gates: (0..GATES).map(|_| tokio::sync::Mutex::default()).collect(),
             places: Arc::new(Semaphore::new(HELD_MAX)),
             due,
+            answered: Notify::new(),
             storing: tokio::sync::Mutex::default(),
             marking: Mutex::default(),
         });

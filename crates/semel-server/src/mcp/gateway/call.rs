@@ -178,6 +178,10 @@ impl Gateway {
             Ok(entered) => entered,
             Err(error) => return Round::over(self.refusal(call, &error)),
         };
+        if let (Admission::Replay(_), Some(ticket)) = (&admission, &ticket) {
+            // The answers to identical calls leave in the order of the calls.
+            ticket.earlier_answered().await;
+        }
         if let Some(ticket) = ticket {
             exchange.judged(ticket);
         }

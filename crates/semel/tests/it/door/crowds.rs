@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use futures_util::FutureExt;
 use semel::core::ledger::{Delivery, StateKind};
 use semel::store::KIN_MAX;
 use semel_testkit::postgres::PostgresBed;
@@ -164,6 +165,40 @@ async fn one_that_joined_gets_the_outcome_of_the_other() {
     arrived(joined.ticket.as_ref().expect("a ticket"));
     let fourth = complete(&door, &call()).await;
     assert_eq!(told(&fourth), as_a(Relation::IntendedRepeat, 2));
+}
+
+/// Else a client that has the second answer, and calls a third time, would be given the first outcome again.
+#[tokio::test(start_paused = true)]
+async fn a_joined_call_is_answered_after_the_call_it_joined() {
+    for ends_by_leaving in [false, true] {
+        let door = start(&memory()).await;
+        let (_, first, permit) = run(&door, &call()).await;
+        let second = enter(&door, &call()).await;
+        assert_eq!(second.identity.relation, Relation::Joined);
+        let second = second.ticket.expect("a ticket");
+        done(permit).await;
+        let mut in_order = Box::pin(second.earlier_answered());
+        assert!((&mut in_order).now_or_never().is_none());
+        if ends_by_leaving {
+            drop(first);
+        } else {
+            first.see(Observation::Written);
+        }
+        assert!(in_order.now_or_never().is_some());
+    }
+}
+
+/// A client that does not read its answer holds up another one for a while, and not for ever.
+#[tokio::test(start_paused = true)]
+async fn an_earlier_call_without_an_answer_delays_a_later_one_for_two_seconds() {
+    let door = start(&memory()).await;
+    let (_, first, permit) = run(&door, &call()).await;
+    let second = enter(&door, &call()).await.ticket.expect("a ticket");
+    done(permit).await;
+    let before = tokio::time::Instant::now();
+    second.earlier_answered().await;
+    assert_eq!(before.elapsed().as_secs(), 2);
+    drop(first);
 }
 
 #[tokio::test]
